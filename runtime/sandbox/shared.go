@@ -10,13 +10,13 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Folders that several sandboxes write to. The guard of a sandbox covers what its folder held when the sandbox was made. A
-// name that another sandbox may make there, because it does not guard it, would be an ordinary file to the first one: a
-// repository of `--unguard git-new`, say, whose configuration it may then write. So all sandboxes that write to a folder
-// guard the same names of it.
+// Folders that several sandboxes write to. The guard of a sandbox covers what its folder held when the sandbox was
+// made. A name that another sandbox may make there, because it does not guard it, would be an ordinary file to the
+// first one: a repository of `--unguard git-new`, say, whose configuration it may then write. So all sandboxes that
+// write to a folder guard the same names of it.
 
-// checkShared refuses a folder that a sandbox which runs guards in another way. It comes after the folders are attached:
-// of two creations at the same moment one at least sees the other's.
+// checkShared refuses a folder that a sandbox which runs guards in another way. It comes after the folders are
+// attached: of two creations at the same moment one at least sees the other's.
 func (f *creation) checkShared(wanted []api.Mount) error {
 	var others []*Sandbox
 	f.m.mu.Lock()
@@ -71,8 +71,8 @@ func sameGuard(a, b *api.Mount) bool {
 		same(a.Guard, b.Guard) && same(a.Unguarded, b.Unguarded)
 }
 
-// overlap says that two folders are one, or that one lies in the other. Where they are mounted tells for certain whether
-// they are one, their names whether one is in the other.
+// overlap says that two folders are one, or that one lies in the other. Where they are mounted tells for certain
+// whether they are one, their names whether one is in the other.
 func overlap(aName, aMount, bName, bMount string) bool {
 	aName, bName = filepath.Clean(aName), filepath.Clean(bName)
 	if aName == bName || within(aName, bName) || within(bName, aName) {

@@ -259,9 +259,9 @@ func (f *pyFile) member(of []value, name string) []value {
 		case v.is != isPath:
 		case name == "__dict__", v.path == "builtins" && name == "__builtins__":
 			all = append(all, v) // what is found in it are the attributes
-		case name == "os" || name == "sys" || name == "builtins" || name == "subprocess":
-			// modules have what they import
-			all = append(all, pathOf(name))
+		case isModule[strings.TrimLeft(name, "_")] && !strings.HasPrefix(name, "__"):
+			// Modules have what they import, under its name or with an underline before it: random._os.
+			all = append(all, pathOf(strings.TrimLeft(name, "_")))
 		case strings.Count(v.path, ".") < 16:
 			all = append(all, pathOf(v.path+"."+name))
 		}

@@ -36,6 +36,8 @@ var (
 		"which attribute is meant is decided while the code runs")
 	pyModule = newRule("python.module_value", evaluate, medium,
 		"a module is handed on as a value: what is called of it cannot be seen")
+	pyPrivate = newRule("python.private", evaluate, medium,
+		"a private name of a module, which may be another module or what guards it")
 	pyInspect = newRule("python.introspection", evaluate, high,
 		"reaches interpreter internals, from which all else can be reached")
 	pyMethod = newRule("python.method", unknown, medium,
@@ -46,7 +48,7 @@ var (
 var pySafe = setOf(`__future__ abc array bisect calendar cmath collections colorsys contextlib copy dataclasses datetime decimal difflib enum fractions
 	functools graphlib hashlib heapq hmac html itertools json keyword locale math numbers operator pprint queue random re reprlib secrets statistics
 	string struct stringprep textwrap time token tokenize traceback types typing unicodedata uuid warnings weakref zoneinfo ast csv io logging
-	argparse threading asyncio unittest ipaddress contextvars tomllib xml os.path urllib.parse pathlib.PurePath collections.abc inspect errno
+	argparse threading asyncio ipaddress contextvars tomllib xml os.path urllib.parse pathlib.PurePath collections.abc inspect errno
 	configparser`)
 
 // pyRules are what a name, with its module before it, is; a name below without a line of its own is what its module is.
@@ -296,10 +298,38 @@ func init() {
 	add(network, `urlopen urlretrieve connect create_connection sendall recv bind listen`)
 }
 
+// isModule are the modules that the table is about, those of the first level.
+var isModule = func() map[string]bool {
+	all := map[string]bool{}
+	for name := range pyRules.exact {
+		root, _, _ := strings.Cut(name, ".")
+		all[root] = true
+	}
+	return all
+}()
+
+// private says that a path leads to a private name of a module that is harmless otherwise. What has two underlines is a
+// matter of the language's.
+func private(path string) bool {
+	root, names, _ := strings.Cut(path, ".")
+	if !pySafe[root] {
+		return false
+	}
+	for name := range strings.SplitSeq(names, ".") {
+		if strings.HasPrefix(name, "_") && !strings.HasPrefix(name, "__") {
+			return true
+		}
+	}
+	return false
+}
+
 // pyMatch is the rule for a dotted name.
 func pyMatch(path string) (rule, bool) {
 	if pySafe[path] {
 		return rule{}, false
+	}
+	if private(path) {
+		return pyPrivate, true
 	}
 	for p := path; ; {
 		if r, ok := pyRules.exact[p]; ok {

@@ -137,6 +137,9 @@ func (f *shFile) pure(c *shCommand, name string) {
 		case name == "printf" && c.words[i].text == "-v" && w.dynamic, (name == "test" || name == "[") &&
 			c.words[i].text == "-v" && w.dynamic:
 			c.about(shIndirect)
+		case (name == "read" || name == "mapfile" || name == "readarray" || name == "wait") && w.dynamic,
+			name == "let" && w.dynamic:
+			c.about(shIndirect)
 		case (name == "mapfile" || name == "readarray") && strings.HasPrefix(w.text, "-C"):
 			c.about(shEval)
 		case (name == "export" || name == "declare" || name == "local" || name == "readonly" || name == "typeset") &&

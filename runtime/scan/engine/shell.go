@@ -21,6 +21,7 @@ type shFile struct {
 	*scan
 	functions map[string]bool
 	piped     map[*syntax.Stmt]bool // gets its input from another command
+	data      map[string]bool       // variables that hold what was read, or what a command has written
 }
 
 // shell looks through s.src.
@@ -37,7 +38,8 @@ func (s *scan) shell() {
 	if file == nil {
 		return
 	}
-	f := &shFile{scan: s, functions: map[string]bool{}, piped: map[*syntax.Stmt]bool{}}
+	f := &shFile{scan: s, functions: map[string]bool{}, piped: map[*syntax.Stmt]bool{}, data: map[string]bool{}}
+	f.findData(file)
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if d, ok := n.(*syntax.FuncDecl); ok && d.Name != nil {
 			f.functions[d.Name.Value] = true
@@ -82,17 +84,21 @@ func (f *shFile) visit(n syntax.Node) bool {
 				f.about(shPrompt, n)
 			}
 		}
-		if n.Index != nil && names(n.Index) || n.Slice != nil && (names(n.Slice.Offset) || names(n.Slice.Length)) {
-			f.about(shArith, n)
+		if n.Index != nil {
+			f.arithmetic(n, n.Index)
+		}
+		if n.Slice != nil {
+			f.arithmetic(n, n.Slice.Offset)
+			f.arithmetic(n, n.Slice.Length)
 		}
 	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause:
-		if names(n) {
-			f.about(shArith, n)
-		}
+		f.arithmetic(n, n)
 	case *syntax.BinaryTest:
-		if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr && names(n) {
-			f.about(shArith, n)
+		if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr {
+			f.arithmetic(n, n)
 		}
+	case *syntax.DeclClause:
+		f.declared(n)
 	case *syntax.UnaryTest:
 		if n.Op == syntax.TsVarSet {
 			f.about(shArith, n)
@@ -102,6 +108,9 @@ func (f *shFile) visit(n syntax.Node) bool {
 	case *syntax.Assign:
 		if n.Name != nil && shVars[n.Name.Value] {
 			f.about(shVar, n)
+		}
+		if n.Index != nil {
+			f.arithmetic(n, n.Index)
 		}
 	}
 	return true

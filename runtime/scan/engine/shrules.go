@@ -39,6 +39,8 @@ var (
 	shRename = newRule("shell.rename", evaluate, high, "gives the name of a command to another one")
 	shArith  = newRule("shell.arithmetic", evaluate, low,
 		"arithmetic evaluates what variables hold, with commands in their subscripts")
+	shArithData = newRule("shell.arithmetic_data", evaluate, medium,
+		"arithmetic evaluates what was read, and runs commands in its subscripts")
 	shArithText = newRule("shell.subscript", evaluate, high, "a text holds a subscript whose commands bash runs")
 	shIdentity  = newRule("shell.identity", process, high, "runs a command as somebody else")
 	shWrapper   = newRule("shell.wrapper", process, high, "runs a command in another way")

@@ -153,7 +153,7 @@ func TestDetachRun(t *testing.T) {
 	if code := world.Await(t, cmd); code != 0 || !strings.Contains(p.Rest(), "detached") {
 		t.Errorf("exit code %d: %q", code, p.Rest())
 	}
-	w.Run(t, "exec", "-it", "--detach-keys", "ctrl-!", "kept", "true").Want(t, 0) // no terminal: nothing to leave
+	w.Run(t, "exec", "-it", "--detach-keys", "ctrl-!", "kept", "true").Want(t, 125).Says(t, "no key")
 	p, cmd = w.Terminal(t, "exec", "-it", "--detach-keys", "ctrl-!", "kept", "true")
 	if code := world.Await(t, cmd); code != 125 || !strings.Contains(p.Rest(), "no key") {
 		t.Errorf("exit code %d: %q", code, p.Rest())

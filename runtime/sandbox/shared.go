@@ -65,7 +65,8 @@ func writesHost(m *api.Mount) bool { return m.Mode == api.ModeRW && m.Volume == 
 // sameGuard says that two folders guard the same names in the same way.
 func sameGuard(a, b *api.Mount) bool {
 	same := func(x, y []string) bool {
-		return slices.Equal(slices.Compact(slices.Sorted(slices.Values(x))), slices.Compact(slices.Sorted(slices.Values(y))))
+		return slices.Equal(slices.Compact(slices.Sorted(slices.Values(x))),
+			slices.Compact(slices.Sorted(slices.Values(y))))
 	}
 	return a.Guards() == b.Guards() && a.RefusesNew() == b.RefusesNew() &&
 		same(a.Guard, b.Guard) && same(a.Unguarded, b.Unguarded)

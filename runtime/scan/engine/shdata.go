@@ -8,8 +8,8 @@ import (
 )
 
 // What a sandbox has left in a folder must not run because a harmless script reads it. bash evaluates the texts in
-// arithmetic, with the commands in their subscripts (bash(1), ARITHMETIC EVALUATION), so which variables hold such texts
-// is looked for: those that are read, and those that get the output of a command, or one of these.
+// arithmetic, with the commands in their subscripts (bash(1), ARITHMETIC EVALUATION), so which variables hold such
+// texts is looked for: those that are read, and those that get the output of a command, or one of these.
 
 // findData fills f.data. A variable that holds data once counts as holding it everywhere.
 func (f *shFile) findData(file *syntax.File) {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/host"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -323,7 +324,7 @@ func TestHostOfThisMachine(t *testing.T) {
 	must(t, err)
 	build := time.Since(start)
 	start = time.Now()
-	same := unchanged(s.host.sources)
+	same := host.Unchanged(s.host.sources)
 	check := time.Since(start)
 	got := tree(t, s.path(img.Rootfs.Lower[0]))
 	var size int
@@ -338,7 +339,7 @@ func TestHostOfThisMachine(t *testing.T) {
 	must(t, err)
 	other, err := next.Host(HostOptions{})
 	must(t, err)
-	if same && unchanged(s.host.sources) && other.ID != img.ID {
+	if same && host.Unchanged(s.host.sources) && other.ID != img.ID {
 		t.Error("another process made another skeleton of an unchanged host")
 	}
 	must(t, next.Close())

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
-	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // status is dpkg's list of two packages with the configuration files that are given by path and the content that the
@@ -95,21 +94,4 @@ func TestHostConffiles(t *testing.T) {
 	if _, ok := got["/etc/tool/main.conf"]; ok || got["/etc/tool/on/new"] != "-> ../run.sh" {
 		t.Errorf("after a change: %q, %q", got["/etc/tool/main.conf"], got["/etc/tool/on/new"])
 	}
-}
-
-func FuzzConffiles(f *testing.F) {
-	f.Add(status([2]string{"/etc/a", "x"}))
-	f.Add("\nConffiles:\n /etc/a\n x\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		dir := t.TempDir()
-		must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(dpkgStatus)), 0o755))
-		must(t, os.WriteFile(filepath.Join(dir, dpkgStatus), []byte(text), 0o644))
-		var found map[string]string
-		cost.Of(t, len(text), func() { found = (hostRoot{dir: dir}).conffiles() })
-		for p, sum := range found {
-			if !strings.HasPrefix(p, "/etc/") || filepath.Clean(p) != p || len(sum) != 32 || notConffiles[p] {
-				t.Errorf("%q %q", p, sum)
-			}
-		}
-	})
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/images/host"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // hides are made-up files of a host, one by one beside what the same host shows, which is
 // the twin of each denial. The host has a shell and /usr/local/etc besides.
 var hides = []struct {
-	rule   string // a line of neverCopied or maskedFolders, or what else hides it
+	rule   string // a line of host.NeverCopied or host.MaskedFolders, or what else hides it
 	hidden string // the file, absolute
 	is     string // content as fakeHost takes it; "" is SECRET
 	twin   string // a file of the same kind that is shown
@@ -64,18 +65,18 @@ var hides = []struct {
 // TestHostHides: each line of what the image hides, with a twin that it shows.
 func TestHostHides(t *testing.T) {
 	testenv.Axes(t, testenv.User)
-	for _, line := range slices.Concat(neverCopied, maskedFolders) {
-		if line.why == "" {
-			t.Errorf("%s has no reason", line.what)
+	for _, line := range slices.Concat(host.NeverCopied, host.MaskedFolders) {
+		if line.Why == "" {
+			t.Errorf("%s has no reason", line.What)
 		}
-		if _, err := filepath.Match(line.what, "x"); err != nil {
-			t.Errorf("%q: %v", line.what, err)
+		if _, err := filepath.Match(line.What, "x"); err != nil {
+			t.Errorf("%q: %v", line.What, err)
 		}
-		if !ruleTested(line.what) {
-			t.Errorf("%s has no test", line.what)
+		if !ruleTested(line.What) {
+			t.Errorf("%s has no test", line.What)
 		}
 	}
-	for _, p := range etcAllowed {
+	for _, p := range host.EtcAllowed {
 		if _, err := filepath.Match(p, "x"); err != nil {
 			t.Errorf("%q: %v", p, err)
 		}
@@ -105,8 +106,8 @@ func TestHostHides(t *testing.T) {
 func shownInside(t *testing.T, s *Store, img *HostImage, p string) bool {
 	t.Helper()
 	for _, b := range img.Rootfs.Binds {
-		if within(p, b.Target) {
-			return !slices.ContainsFunc(b.Hide, func(h string) bool { return within(p, h) })
+		if host.Within(p, b.Target) {
+			return !slices.ContainsFunc(b.Hide, func(h string) bool { return host.Within(p, h) })
 		}
 	}
 	_, err := os.Lstat(filepath.Join(s.path(img.Rootfs.Lower[0]), p))

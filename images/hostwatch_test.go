@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/images/host"
 )
 
 // TestHostWatch: whatever changes a source, or makes one, is seen at once, and what changes nothing is not taken for
@@ -12,14 +14,14 @@ import (
 func TestHostWatch(t *testing.T) {
 	root := fakeHost(t, debianLike)
 	s := openStore(t, Options{})
-	host := func() *HostImage {
+	built := func() *HostImage {
 		t.Helper()
 		img, err := s.Host(HostOptions{Root: root})
 		must(t, err)
 		return img
 	}
 	cert, certs := filepath.Join(root, "etc/ssl/certs/new.crt"), filepath.Join(root, "etc/ssl/certs")
-	was := host()
+	was := built()
 	if s.host.watch == nil {
 		t.Fatal("nothing is watched")
 	}
@@ -55,11 +57,11 @@ func TestHostWatch(t *testing.T) {
 		{"by a part of the way", func() error { return os.MkdirAll(filepath.Join(root, "nix/store/x"), 0o755) }, false},
 	} {
 		must(t, step.act())
-		now := host()
+		now := built()
 		if same := now == was; same != step.same {
 			t.Errorf("%s: the same %v, want %v", step.name, same, step.same)
 		}
-		if again := host(); again != now {
+		if again := built(); again != now {
 			t.Errorf("%s: another one without a change", step.name)
 		}
 		was = now
@@ -67,10 +69,10 @@ func TestHostWatch(t *testing.T) {
 	// What the kernel does not tell of is seen later.
 	other := filepath.Join(t.TempDir(), "name")
 	must(t, os.Link(cert, other))
-	was = host()
+	was = built()
 	must(t, os.WriteFile(other, []byte("five!"), 0o644))
-	s.host.watch.made = time.Now().Add(-hostRelook)
-	if now := host(); now == was {
+	s.host.watch.Made = time.Now().Add(-host.Relook)
+	if now := built(); now == was {
 		t.Error("what was written by another name is never seen")
 	}
 }
@@ -81,7 +83,7 @@ func TestHostNotWatched(t *testing.T) {
 	s := openStore(t, Options{})
 	was, err := s.Host(HostOptions{Root: root})
 	must(t, err)
-	s.host.watch.close()
+	s.host.watch.Close()
 	s.host.watch = nil
 	must(t, os.WriteFile(filepath.Join(root, "etc/ssl/certs/new.crt"), []byte("one"), 0o644))
 	if now, err := s.Host(HostOptions{Root: root}); err != nil || now != was {
@@ -90,21 +92,5 @@ func TestHostNotWatched(t *testing.T) {
 	s.host.checked = time.Time{}
 	if now, err := s.Host(HostOptions{Root: root}); err != nil || now == was {
 		t.Errorf("a change is not seen: %v", err)
-	}
-}
-
-// TestHostWatchRemote: what others write is looked at each time.
-func TestHostWatchRemote(t *testing.T) {
-	if !isLocal(t.TempDir()) || isLocal("/proc/self") {
-		t.Error("what is local")
-	}
-	w := watchHost(nil, []source{{"/proc/self/stat", stateOf("/proc/self/stat")},
-		{"/etc/hosts", stateOf("/etc/hosts")}})
-	if w == nil || len(w.asked) != 1 {
-		t.Fatalf("%+v", w)
-	}
-	w.close()
-	if nearest("/no/such/folder") != "/" || nearest("/proc/self") != "/proc/self" {
-		t.Error("nearest")
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hutch-sh/hutch/images/host"
 )
 
 // Image is one image of the store, complete and unpacked.
@@ -65,26 +67,7 @@ type Rootfs struct {
 }
 
 // Bind shows a folder of the host, read-only, nosuid and nodev.
-type Bind struct {
-	// Source is an absolute path of the host, without symlinks.
-	Source string `json:"source"`
-	// Target is an absolute path in the root filesystem; its folder exists in
-	// the overlay and no part of it is a symlink.
-	Target string `json:"target"`
-	// Recursive bind mounts take the mounts below Source with them. In a user
-	// namespace any other bind of a folder with mounts below it fails.
-	Recursive bool `json:"recursive"`
-	// Overlay, unless empty, is a folder relative to the store that hides parts
-	// of Source when it is the upper of two lower folders: mount a read-only
-	// overlay of [Overlay, Source] at Target. That shows neither host paths nor
-	// device names in the sandbox's mountinfo, but the kernel refuses it in a
-	// user namespace when the host has a mount below Source: then bind Source
-	// and cover each folder of Hide.
-	Overlay string `json:"overlay,omitempty"`
-	// Hide are absolute paths in the root filesystem that an empty read-only
-	// folder must cover when Overlay is empty or could not be mounted.
-	Hide []string `json:"hide,omitempty"`
-}
+type Bind = host.Bind
 
 // Rootfs describes the image's root filesystem.
 func (i *Image) Rootfs() Rootfs {

@@ -91,7 +91,7 @@ func (s *Store) Dir() string { return s.dir }
 // Close releases the leases this process holds. Folders stay.
 func (s *Store) Close() error {
 	s.host.mu.Lock()
-	s.host.watch.close()
+	s.host.watch.Close()
 	s.host.watch = nil
 	s.host.mu.Unlock()
 	return s.leases.closeAll()

@@ -31,7 +31,8 @@ func TestAttacksBounded(t *testing.T) {
 		// Each name takes more memory than it takes the sandbox to make it.
 		"names of a diff": func(t *testing.T) {
 			sb := w.Create(t, "--workspace", project+":overlay", "host")
-			res := world.Ran(t, c, sb, "python3 -c 'import os\nfor i in range(40000): open(\"%05d\" % i + \"n\" * 240, \"w\").close()'")
+			res := world.Ran(t, c, sb,
+				"python3 -c 'import os\nfor i in range(40000): open(\"%05d\" % i + \"n\" * 240, \"w\").close()'")
 			if res.ExitCode != 0 {
 				t.Fatalf("%+v", res)
 			}
@@ -110,7 +111,8 @@ func TestAttacksBounded(t *testing.T) {
 	} {
 		hutchd := w.Daemon(t).Hutchd
 		// From here on the peak counts anew (proc_pid_clear_refs(5)).
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", hutchd), []byte("5"), 0); err != nil && os.Geteuid() == 0 {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", hutchd), []byte("5"), 0); err != nil &&
+			os.Geteuid() == 0 {
 			t.Fatal(err)
 		}
 		t.Run(name, attack)

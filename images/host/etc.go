@@ -1,4 +1,4 @@
-package images
+package host
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// etcAllowed are the files and folders of the host that the skeleton copies,
+// EtcAllowed are the files and folders of the host that the skeleton copies,
 // as patterns of path.Match. Everything that is not here is hidden, so a line
 // needs a reason: a program that does not work without it, and no place for a
 // secret. Only what everybody on the host may read is copied.
-var etcAllowed = []string{
+var EtcAllowed = []string{
 	// The dynamic linker. Not ld.so.preload: it changes every program.
 	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-*.path",
 	// Certificates of authorities, where each distribution keeps them.
@@ -51,12 +51,12 @@ var etcAllowed = []string{
 	"/etc/maven/m2.conf", "/etc/maven/logging",
 }
 
-// hidden is one line of what the image hides, and why. Each has a test by its name in
+// Hidden is one line of what the image hides, and why. Each has a test by its name in
 // TestHostHides.
-type hidden struct{ what, why string }
+type Hidden struct{ What, Why string }
 
-// neverCopied are names that are left out wherever they are.
-var neverCopied = []hidden{
+// NeverCopied are names that are left out wherever they are.
+var NeverCopied = []Hidden{
 	{"private", "folders of private keys: /etc/ssl/private, /etc/pki/tls/private"},
 	{"*.key", "private keys"},
 	{"*.p12", "keys and certificates in one file (PKCS #12)"},
@@ -69,8 +69,8 @@ var neverCopied = []hidden{
 	{"*.gz", "nothing secret, but half of Debian's alternatives are manual pages"},
 }
 
-// maskedFolders are folders of /usr that are left out of it: configuration, not programs.
-var maskedFolders = []hidden{
+// MaskedFolders are folders of /usr that are left out of it: configuration, not programs.
+var MaskedFolders = []Hidden{
 	{"/usr/local/etc", "settings of what the administrator installed: npmrc and pip.conf with tokens of registries"},
 }
 
@@ -78,9 +78,9 @@ var maskedFolders = []hidden{
 // bundles of certificates, are below 1 MiB.
 const maxSourceBytes = 8 << 20
 
-// source is one file, link or folder of the host that the skeleton depends on,
+// Source is one file, link or folder of the host that the skeleton depends on,
 // and its state when it was copied.
-type source struct {
+type Source struct {
 	path string // absolute, on this machine
 	sourceState
 }
@@ -101,7 +101,8 @@ func stateOf(p string) sourceState {
 	return sourceState{st.Mode, st.Uid, st.Gid, st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-func unchanged(sources []source) bool {
+// Unchanged reports whether sources are as they were when a skeleton was made of them.
+func Unchanged(sources []Source) bool {
 	for i := range sources {
 		if stateOf(sources[i].path) != sources[i].sourceState {
 			return false
@@ -110,13 +111,13 @@ func unchanged(sources []source) bool {
 	return true
 }
 
-// view is what a host may show: the result of looking at it, without reading
+// View is what a host may show: the result of looking at it, without reading
 // any file.
-type view struct {
-	host    hostRoot
+type View struct {
+	host    Root
 	binds   []Bind
 	roots   []string // allowed paths that exist, patterns expanded
-	sources []source
+	sources []Source
 	nodes   []node
 
 	conffiles map[string]string // of packages, with their digests
@@ -132,17 +133,17 @@ type node struct {
 	md5    string // that a file must have to be shown, if any
 }
 
-// look walks over everything that is allowed.
-func look(host hostRoot) (*view, error) {
-	v := &view{host: host, binds: host.binds("")}
-	for _, pattern := range etcAllowed {
+// Look walks over everything that is allowed.
+func Look(host Root) (*View, error) {
+	v := &View{host: host, binds: host.Binds("")}
+	for _, pattern := range EtcAllowed {
 		v.note(path.Dir(pattern)) // in which it may turn up
 		found, err := filepath.Glob(host.path(pattern))
 		if err != nil {
 			return nil, fmt.Errorf("pattern %q: %w", pattern, err)
 		}
 		for _, p := range found {
-			v.roots = append(v.roots, "/"+strings.TrimPrefix(strings.TrimPrefix(p, host.dir), "/"))
+			v.roots = append(v.roots, "/"+strings.TrimPrefix(strings.TrimPrefix(p, host.Dir), "/"))
 		}
 	}
 	slices.Sort(v.roots)
@@ -161,7 +162,7 @@ func look(host hostRoot) (*view, error) {
 	for _, p := range slices.Concat(stores, programData) {
 		v.note(path.Dir(p))
 	}
-	if host.opt {
+	if host.Opt {
 		v.note("/")
 	}
 	for _, p := range slices.Concat(programFolders, systemProfiles) {
@@ -171,15 +172,15 @@ func look(host hostRoot) (*view, error) {
 }
 
 // note records that the skeleton depends on a host path.
-func (v *view) note(p string) sourceState {
+func (v *View) note(p string) sourceState {
 	st := stateOf(v.host.path(p))
-	v.sources = append(v.sources, source{v.host.path(p), st})
+	v.sources = append(v.sources, Source{v.host.path(p), st})
 	return st
 }
 
 // visit adds a file, a link or a folder with what is below it. What may not be
 // shown is left out without an error.
-func (v *view) visit(p string) error {
+func (v *View) visit(p string) error {
 	if neverShown(path.Base(p)) {
 		return nil
 	}
@@ -203,8 +204,8 @@ func (v *view) visit(p string) error {
 
 // neverShown reports whether a name is left out wherever it is.
 func neverShown(name string) bool {
-	return slices.ContainsFunc(neverCopied, func(h hidden) bool {
-		ok, _ := path.Match(h.what, name)
+	return slices.ContainsFunc(NeverCopied, func(h Hidden) bool {
+		ok, _ := path.Match(h.What, name)
 		return ok
 	})
 }
@@ -217,7 +218,7 @@ func shownMode(mode uint32) uint32 {
 	return 0o644
 }
 
-func (v *view) visitDir(p string) error {
+func (v *View) visitDir(p string) error {
 	entries, err := os.ReadDir(v.host.path(p))
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -237,7 +238,7 @@ func (v *view) visitDir(p string) error {
 // visitLink keeps a link whose target is shown or copied too. A link that
 // reaches a shown file over hidden ones (NixOS links /etc/ssl over
 // /etc/static) is made to lead there directly. Others are left out.
-func (v *view) visitLink(p string) {
+func (v *View) visitLink(p string) {
 	to, err := os.Readlink(v.host.path(p))
 	if err != nil {
 		return // gone meanwhile: the next check of the sources rebuilds
@@ -257,13 +258,13 @@ func (v *view) visitLink(p string) {
 }
 
 // allowed reports whether the clean absolute path p is visible inside.
-func (v *view) allowed(p string) bool {
+func (v *View) allowed(p string) bool {
 	if v.copied(p) || v.conffiles[p] != "" || v.folders[p] {
 		return true
 	}
 	for _, b := range v.binds {
-		if within(p, b.Target) {
-			return !slices.ContainsFunc(b.Hide, func(h string) bool { return within(p, h) })
+		if Within(p, b.Target) {
+			return !slices.ContainsFunc(b.Hide, func(h string) bool { return Within(p, h) })
 		}
 	}
 	// The merged /usr's links, such as /bin and /lib64.
@@ -274,7 +275,7 @@ func (v *view) allowed(p string) bool {
 // content reads a regular file of the host that everybody may read. ok is
 // false for one that may not be shown: it changed since the look at it, or is not
 // what its package brought, or it holds a private key, whatever its name.
-func (v *view) content(n node) (data []byte, ok bool, err error) {
+func (v *View) content(n node) (data []byte, ok bool, err error) {
 	p := n.path
 	fd, err := unix.Open(v.host.path(p), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

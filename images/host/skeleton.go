@@ -1,4 +1,4 @@
-package images
+package host
 
 import (
 	"bytes"
@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,83 +16,24 @@ import (
 	"github.com/hutch-sh/hutch/images/unpack"
 )
 
-// hostLayout is part of a skeleton's name: change it when the code below makes
+// layout is part of a skeleton's name: change it when the code below makes
 // another skeleton from the same host.
-const hostLayout = "2"
+const layout = "2"
 
-// skeletonMask is a skeleton's second folder beside unitRoot: laid over /usr
-// it hides parts of it.
-const skeletonMask = "mask"
-
-// buildHost finds the skeleton of a host, or makes it.
-func (s *Store) buildHost(root hostRoot) (*HostImage, []source, error) {
-	v, err := look(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	id := v.id()
-	name := path.Join(hostDir, id)
-	if _, err := os.Lstat(s.path(name)); err != nil {
-		if err := s.buildSkeleton(v, name); err != nil {
-			return nil, nil, err
-		}
-	}
-	return &HostImage{
-		Config:   root.config(),
-		Rootfs:   Rootfs{Lower: []string{path.Join(name, unitRoot)}, Binds: root.binds(path.Join(name, skeletonMask))},
-		ID:       id,
-		Platform: "linux/" + runtime.GOARCH,
-	}, v.sources, nil
-}
-
-// id names the skeleton by the state of its sources, so that a later process
+// ID names the skeleton by the state of its sources, so that a later process
 // finds it again after a few hundred lstat calls.
-func (v *view) id() string {
+func (v *View) ID() string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %+v\n", hostLayout, v.binds)
+	fmt.Fprintf(sum, "%s %+v\n", layout, v.binds)
 	for _, src := range v.sources {
 		fmt.Fprintf(sum, "%q %+v\n", src.path, src.sourceState)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// buildSkeleton makes a skeleton aside and commits it by a rename.
-func (s *Store) buildSkeleton(v *view, name string) error {
-	t, err := s.newTmp()
-	if err != nil {
-		return err
-	}
-	defer t.discard()
-	work := filepath.Join(t.path, "host")
-	sk := &skeleton{root: filepath.Join(work, unitRoot)}
-	if err := sk.build(v); err != nil {
-		return err
-	}
-	if err := buildMask(filepath.Join(work, skeletonMask), v.host); err != nil {
-		return err
-	}
-	return commitDir(work, s.path(name))
-}
-
-// commitDir renames a finished folder to its name. An older one of the same
-// name stays: names tell contents.
-func commitDir(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) { // a file system without RENAME_NOREPLACE
-		err = os.Rename(from, to) // fails with ENOTEMPTY when it exists
-	}
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("commit %s: %w", to, err)
-	}
-	return nil
-}
-
-// buildMask makes the upper lower-folder for /usr: an empty opaque folder in
+// buildMask makes at mask the upper lower-folder for /usr: an empty opaque folder in
 // place of each hidden one.
-func buildMask(mask string, root hostRoot) error {
+func buildMask(mask string, root Root) error {
 	usr := filepath.Join(mask, "usr")
 	if err := mkdirAll(usr, 0o755); err != nil {
 		return err
@@ -127,6 +66,17 @@ func mkdirAll(dir string, mode os.FileMode) error {
 		return err
 	}
 	return os.Chmod(dir, mode)
+}
+
+// Sources are what the skeleton is made of: it is out of date when one has changed.
+func (v *View) Sources() []Source { return v.sources }
+
+// Build makes the skeleton at root, and the layer that hides parts of /usr at mask.
+func (v *View) Build(root, mask string) error {
+	if err := (&skeleton{root: root}).build(v); err != nil {
+		return err
+	}
+	return buildMask(mask, v.host)
 }
 
 // skeleton writes the lowest layer of the host image. Its paths are those
@@ -176,9 +126,9 @@ var stubs = []struct {
 }
 
 // build makes the stubs, the links of a merged /usr, the synthesised files and
-// the copies. Synthesised paths are not in etcAllowed, so nothing is written
+// the copies. Synthesised paths are not in EtcAllowed, so nothing is written
 // twice.
-func (s *skeleton) build(v *view) error {
+func (s *skeleton) build(v *View) error {
 	for _, d := range stubs {
 		if err := s.dir(d.path, d.mode); err != nil {
 			return err
@@ -208,7 +158,7 @@ func (s *skeleton) build(v *view) error {
 	return s.copyNodes(v)
 }
 
-func (s *skeleton) copyNodes(v *view) error {
+func (s *skeleton) copyNodes(v *View) error {
 	for _, n := range v.nodes {
 		var err error
 		switch n.kind {
@@ -232,7 +182,7 @@ func (s *skeleton) copyNodes(v *view) error {
 // synthesize writes the files of /etc that on the host name its users, its
 // network or its machine. resolv.conf, hostname and machine-id are empty, to be
 // covered when a sandbox starts.
-func (s *skeleton) synthesize(host hostRoot) error {
+func (s *skeleton) synthesize(host Root) error {
 	files := []struct {
 		path string
 		data []byte
@@ -258,7 +208,7 @@ func (s *skeleton) synthesize(host hostRoot) error {
 }
 
 // read gives the content of a host file; nil when it cannot be read.
-func (r hostRoot) read(p string) []byte {
+func (r Root) read(p string) []byte {
 	data, err := os.ReadFile(r.path(p))
 	if err != nil || len(data) > maxSourceBytes {
 		return nil

@@ -1,4 +1,4 @@
-package images
+package host
 
 import (
 	"errors"
@@ -8,34 +8,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostWatch tells by one system call whether anything may have happened to the sources of a skeleton: the kernel notes
+// Watch tells by one system call whether anything may have happened to the sources of a skeleton: the kernel notes
 // what happens in the folders that they are in (inotify(7)). It sees neither what is written by another name of a file
-// (a hard link), nor what is mounted, hence hostRelook; nor what other machines write, hence asked.
-type hostWatch struct {
+// (a hard link), nor what is mounted, hence Relook; nor what other machines write, hence asked.
+type Watch struct {
 	fd    int
-	made  time.Time // before the sources were compared
-	asked []source  // that cannot be watched: in folders that may not be read, and on file systems that others write to
+	Made  time.Time // before the sources were compared
+	asked []Source  // that cannot be watched: in folders that may not be read, and on file systems that others write to
 }
 
-// hostRelook is how long a skeleton is used because the kernel has reported nothing.
-const hostRelook = time.Minute
+// Relook is how long a skeleton is used because the kernel has reported nothing.
+const Relook = time.Minute
 
 // watched is what changes a source, or makes one that was not there.
 const watched = unix.IN_ATTRIB | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MODIFY |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// watchHost watches sources, with w where there is one already. It returns nil where inotify is used up.
-func watchHost(w *hostWatch, sources []source) *hostWatch {
+// NewWatch watches sources, with w where there is one already. It returns nil where inotify is used up.
+func NewWatch(w *Watch, sources []Source) *Watch {
 	if w == nil {
 		fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 		if err != nil {
 			return nil
 		}
-		w = &hostWatch{fd: fd}
+		w = &Watch{fd: fd}
 	}
 	for w.happened() { // all of it was before what follows
 	}
-	w.made, w.asked = time.Now(), nil
+	w.Made, w.asked = time.Now(), nil
 	local := map[string]bool{} // folders; false for one that cannot be watched
 	for _, s := range sources {
 		folders := []string{nearest(filepath.Dir(s.path))}
@@ -48,7 +48,7 @@ func watchHost(w *hostWatch, sources []source) *hostWatch {
 				if its = isLocal(dir); its {
 					_, err := unix.InotifyAddWatch(w.fd, dir, watched)
 					if its = !errors.Is(err, unix.EACCES); its && err != nil {
-						w.close()
+						w.Close()
 						return nil
 					}
 				}
@@ -91,20 +91,20 @@ func isLocal(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && !remoteFS[st.Type]
 }
 
-// quiet reports whether nothing has happened since the last time. nil never is.
-func (w *hostWatch) quiet() bool {
-	return w != nil && time.Since(w.made) < hostRelook && !w.happened() && unchanged(w.asked)
+// Quiet reports whether nothing has happened since the last time. nil never is.
+func (w *Watch) Quiet() bool {
+	return w != nil && time.Since(w.Made) < Relook && !w.happened() && Unchanged(w.asked)
 }
 
 // happened reports whether there is any news, and takes some of it.
-func (w *hostWatch) happened() bool {
+func (w *Watch) happened() bool {
 	var buf [4096]byte
 	n, err := unix.Read(w.fd, buf[:])
 	return n > 0 || !errors.Is(err, unix.EAGAIN)
 }
 
-// close ends watching. The kernel takes some milliseconds for that, for which nobody waits.
-func (w *hostWatch) close() {
+// Close ends watching. The kernel takes some milliseconds for that, for which nobody waits.
+func (w *Watch) Close() {
 	if w != nil {
 		go func() { _ = unix.Close(w.fd) }()
 	}

@@ -1,4 +1,4 @@
-package images
+package host
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 // Programs of Debian's keep parts of themselves in /etc, as configuration files (dpkg's conffiles): chromium does not
 // start without its own, mvn has its class path there, R its environment. One that is as its package brought it is no
-// secret: anybody can download it. One that was changed is hidden, unless etcAllowed has it.
+// secret: anybody can download it. One that was changed is hidden, unless EtcAllowed has it.
 
 // dpkgStatus lists the configuration files of each package with their digests (deb-conffiles(5), dpkg(1)).
 const dpkgStatus = "/var/lib/dpkg/status"
@@ -46,7 +46,7 @@ func mayHoldSecret(p string) bool {
 }
 
 // conffiles reads the list: paths below /etc and the MD5 that each had in its package.
-func (r hostRoot) conffiles() map[string]string {
+func (r Root) conffiles() map[string]string {
 	st, err := os.Stat(r.path(dpkgStatus))
 	if err != nil || st.Size() > maxStatusBytes {
 		return nil
@@ -77,7 +77,7 @@ func (r hostRoot) conffiles() map[string]string {
 
 // visitConffiles adds the configuration files of packages, and the links beside them that lead to what is shown: php
 // has a folder of links to the modules that are switched on.
-func (v *view) visitConffiles() {
+func (v *View) visitConffiles() {
 	v.note(dpkgStatus)
 	v.conffiles, v.folders = v.host.conffiles(), map[string]bool{}
 	tops, folders := map[string]bool{}, map[string]bool{"/etc": true}
@@ -101,7 +101,7 @@ func (v *view) visitConffiles() {
 }
 
 // inFolders reports whether what p is in are folders, and no links to some. known is what was looked at.
-func (v *view) inFolders(p string, known map[string]bool) bool {
+func (v *View) inFolders(p string, known map[string]bool) bool {
 	dir := path.Dir(p)
 	is, ok := known[dir]
 	if !ok {
@@ -112,10 +112,10 @@ func (v *view) inFolders(p string, known map[string]bool) bool {
 }
 
 // visitLinks adds the links below a folder of /etc that lead to what is shown.
-func (v *view) visitLinks(top string) {
+func (v *View) visitLinks(top string) {
 	seen := 0
 	_ = filepath.WalkDir(v.host.path(top), func(full string, d fs.DirEntry, err error) error {
-		p := "/" + strings.TrimPrefix(strings.TrimPrefix(full, v.host.dir), "/")
+		p := "/" + strings.TrimPrefix(strings.TrimPrefix(full, v.host.Dir), "/")
 		switch seen++; {
 		case seen > maxLinks:
 			return fs.SkipAll
@@ -131,9 +131,9 @@ func (v *view) visitLinks(top string) {
 	})
 }
 
-// copied reports whether p is copied because etcAllowed has it.
-func (v *view) copied(p string) bool {
-	return slices.ContainsFunc(v.roots, func(r string) bool { return within(p, r) })
+// copied reports whether p is copied because EtcAllowed has it.
+func (v *View) copied(p string) bool {
+	return slices.ContainsFunc(v.roots, func(r string) bool { return Within(p, r) })
 }
 
 // unmodified reports whether data has the digest that its package gave it.

@@ -277,6 +277,11 @@ func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) 
 	return &layer{meta: metaOf(st), lease: s.leases.adopt(name, dir), fetched: true}, nil
 }
 
+// stats are what the layers of an image are repaired by.
+func (m *layerMeta) stats() unpack.Stats {
+	return unpack.Stats{Implied: m.Implied, Hollow: m.Hollow, Links: m.Links}
+}
+
 func metaOf(st unpack.Stats) layerMeta {
 	return layerMeta{
 		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,

@@ -1,4 +1,4 @@
-package images
+package repair
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type linkName struct {
 	name  string
 }
 
-func (k *stack) pushLinks(layer int, links []unpack.LowerLink) error {
+func (k *Stack) pushLinks(layer int, links []unpack.LowerLink) error {
 	for _, l := range links {
 		if k.size += unpack.LinkCost + len(l.Name) + len(l.Target); k.size > maxImplied {
 			return fmt.Errorf("%w of %d bytes for hard links to lower layers, of which each takes its names and %d, in all layers of an image",
@@ -49,7 +49,7 @@ func (k *stack) pushLinks(layer int, links []unpack.LowerLink) error {
 
 // linkFixes lists the links that are seen, with the folders above them. As fixes does it goes through all names in
 // their order.
-func (k *stack) linkFixes(ctx context.Context, want func(levels []level)) (list []folderAttrs, err error) {
+func (k *Stack) linkFixes(ctx context.Context, want func(levels []level)) (list []Folder, err error) {
 	slices.SortFunc(k.links, func(a, b *lowerLink) int {
 		return cmp.Or(strings.Compare(a.target, b.target), cmp.Compare(a.layer, b.layer))
 	})
@@ -79,13 +79,13 @@ func (k *stack) linkFixes(ctx context.Context, want func(levels []level)) (list 
 		for is.via != nil { // each of a lower layer
 			is = is.via
 		}
-		list = append(list, folderAttrs{path: c.name, gone: true, from: is.from, source: is.source})
+		list = append(list, Folder{path: c.name, gone: true, from: is.from, source: is.source})
 	}
 	return list, nil
 }
 
 // enterAbove goes to the folder of a name.
-func (k *stack) enterAbove(ctx context.Context, name string) (at *level, base string, err error) {
+func (k *Stack) enterAbove(ctx context.Context, name string) (at *level, base string, err error) {
 	if ctx.Err() != nil {
 		return nil, "", context.Cause(ctx)
 	}
@@ -98,7 +98,7 @@ func (k *stack) enterAbove(ctx context.Context, name string) (at *level, base st
 }
 
 // find looks for what a link means in the layers below its own, at being the folder of its target.
-func (k *stack) find(c *lowerLink, at *level, base string) bool {
+func (k *Stack) find(c *lowerLink, at *level, base string) bool {
 	for i := c.layer - 1; i >= 0; i-- {
 		if c.via = k.byName[linkName{i, c.target}]; c.via != nil {
 			return true
@@ -116,7 +116,7 @@ func (k *stack) find(c *lowerLink, at *level, base string) bool {
 }
 
 // hidden says that a layer above a link's own has something else in its place, at being its folder.
-func (k *stack) hidden(c *lowerLink, at *level, base string) bool {
+func (k *Stack) hidden(c *lowerLink, at *level, base string) bool {
 	for i := len(at.parts) - 1; i > c.layer; i-- {
 		p := &at.parts[i]
 		if p.barred || p.cut || p.exists && has(p.fd, base) || k.byName[linkName{i, c.name}] != nil {
@@ -132,7 +132,7 @@ func has(dir int, name string) bool {
 }
 
 // under leaves out folders in whose place, or in that of one above, there is a link.
-func under(list, links []folderAttrs) []folderAttrs {
+func under(list, links []Folder) []Folder {
 	if len(links) == 0 {
 		return list
 	}
@@ -140,7 +140,7 @@ func under(list, links []folderAttrs) []folderAttrs {
 	for _, l := range links {
 		names[l.path] = true
 	}
-	return slices.DeleteFunc(list, func(f folderAttrs) bool {
+	return slices.DeleteFunc(list, func(f Folder) bool {
 		for p := f.path; p != "" && p != "."; p = path.Dir(p) {
 			if names[p] {
 				return true

@@ -1,4 +1,4 @@
-package images
+package repair
 
 import (
 	"context"
@@ -17,13 +17,20 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
-// stackOf is a stack of folders, lowest first, and which of their folders are implied, and of those which are hollow.
-func stackOf(t *testing.T, roots []string, implied, hollow []map[string]bool) *stack {
+func must(t testing.TB, err error) {
 	t.Helper()
-	k := &stack{}
-	t.Cleanup(k.close)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stackOf is a stack of folders, lowest first, and which of their folders are implied, and of those which are hollow.
+func stackOf(t *testing.T, roots []string, implied, hollow []map[string]bool) *Stack {
+	t.Helper()
+	k := &Stack{}
+	t.Cleanup(k.Close)
 	for i, dir := range roots {
-		f, err := openDir(dir)
+		f, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		must(t, err)
 		k.layers = append(k.layers, stackLayer{root: f, implied: implied[i]})
 		if hollow != nil {
@@ -38,9 +45,9 @@ func stackOf(t *testing.T, roots []string, implied, hollow []map[string]bool) *s
 	return k
 }
 
-// plainLook says by the definition what stack.look does: of each layer from the top, the folder itself and all above it
+// plainLook says by the definition what Stack.look does: of each layer from the top, the folder itself and all above it
 // are looked at.
-func plainLook(k *stack, p string) (shown, right *folderAttrs, absent string) {
+func plainLook(k *Stack, p string) (shown, right *Folder, absent string) {
 	at := func(l *stackLayer, p string) (fd int, err error) {
 		if p == "" {
 			p = "."
@@ -94,7 +101,7 @@ func plainLook(k *stack, p string) (shown, right *folderAttrs, absent string) {
 	return shown, right, hollow()
 }
 
-func plainFixes(k *stack) []string {
+func plainFixes(k *Stack) []string {
 	list := map[string]string{}
 	for _, p := range k.implied {
 		shown, right, absent := plainLook(k, p)
@@ -169,7 +176,7 @@ func TestFixesLikeTheDefinition(t *testing.T) {
 		}
 		k := stackOf(t, roots, implied, hollow)
 		want := plainFixes(k)
-		fixes, err := k.fixes(t.Context())
+		fixes, err := k.Fixes(t.Context())
 		must(t, err)
 		var got []string
 		for _, f := range fixes {
@@ -211,14 +218,14 @@ func TestFixesDeep(t *testing.T) {
 	k := stackOf(t, roots, implied, nil)
 	// Each of the folders may take as long as 30 bytes of a parser's input: it is opened in each layer.
 	cost.Once(t, 30*len(roots)*depth, func() {
-		fixes, err := k.fixes(t.Context())
+		fixes, err := k.Fixes(t.Context())
 		if err != nil || len(fixes) != depth+1 { // all, and the root
 			t.Errorf("%d, %v", len(fixes), err)
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := stackOf(t, roots, implied, nil).fixes(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := stackOf(t, roots, implied, nil).Fixes(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }

@@ -1,12 +1,25 @@
-package images
+// Package repair finds what overlayfs would show wrongly of an image, and makes one more layer that shows it as the
+// image means it.
+//
+// A layer that holds tmp/x without an entry for tmp gets a folder tmp of mode
+// 0755 that hides the 01777 of the layer below it, for overlayfs shows the
+// attributes of the top-most folder. Layers are unpacked in parallel and shared
+// by images with different lower layers, so the right attributes are not known
+// when a layer is unpacked. They are repaired per image instead, by one more
+// layer on top that holds nothing but those folders. Tools that build images
+// from containers always write the entries; few images need this.
+//
+// Nor is it known whether a lower layer has the folder q of q/.wh.x. Where none has, there is no folder q, and the
+// layer on top hides the one that was made for the whiteout: by a whiteout, or by what a lower layer has there, such as
+// a symbolic link.
+package repair
 
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,67 +32,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// A layer that holds tmp/x without an entry for tmp gets a folder tmp of mode
-// 0755 that hides the 01777 of the layer below it, for overlayfs shows the
-// attributes of the top-most folder. Layers are unpacked in parallel and shared
-// by images with different lower layers, so the right attributes are not known
-// when a layer is unpacked. They are repaired per image instead, by one more
-// layer on top that holds nothing but those folders. Tools that build images
-// from containers always write the entries; few images need this.
-//
-// Nor is it known whether a lower layer has the folder q of q/.wh.x. Where none has, there is no folder q, and the
-// layer on top hides the one that was made for the whiteout: by a whiteout, or by what a lower layer has there, such as
-// a symbolic link.
-
-// fixLayer makes the repairing layer of an image, if it needs one, and leases
-// it. It is nil when none is needed.
-func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer) (*layer, error) {
-	stack := stack{s: s}
-	defer stack.close()
-	for i, d := range diffIDs {
-		if err := stack.push(s.layerUnit(d), layers[i].meta); err != nil {
-			return nil, err
-		}
-	}
-	fixes, err := stack.fixes(ctx)
-	if len(fixes) == 0 || err != nil {
-		return nil, err
-	}
-	name := s.fixUnit(diffIDs)
-	unlock, err := s.lockUnit(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if l, err := s.leaseLayer(name); l != nil || err != nil {
-		return l, err
-	}
-	t, err := s.newTmp()
-	if err != nil {
-		return nil, err
-	}
-	defer t.discard()
-	work := filepath.Join(t.path, "fix")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return nil, err
-	}
-	if err := stack.write(ctx, filepath.Join(work, unitRoot), fixes); err != nil {
-		return nil, err
-	}
-	if err := writeManifest(ctx, work); err != nil {
-		return nil, err
-	}
-	return s.commitLayer(work, name, unpack.Stats{Entries: int64(len(fixes))})
-}
-
-// fixUnit names the repairing layer by the layers it lies on.
-func (s *Store) fixUnit(diffIDs []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(diffIDs, " ")))
-	return s.layerUnit("fix:" + hex.EncodeToString(sum[:]))
-}
-
-// folderAttrs are what a folder of the repairing layer gets.
-type folderAttrs struct {
+// Folder is what a folder of the repairing layer gets.
+type Folder struct {
 	path string
 	gone bool // a whiteout instead, or what a layer has that is no folder
 	from int  // of that layer; 0 is none
@@ -93,9 +47,8 @@ type folderAttrs struct {
 // bounded by unpack already.
 const maxImplied = 4 * unpack.MaxImplied
 
-// stack is the layers of an image, lowest first, and a walk through all of them at once.
-type stack struct {
-	s       *Store
+// Stack is the layers of an image, lowest first, and a walk through all of them at once.
+type Stack struct {
 	layers  []stackLayer
 	implied []string // by any layer but the lowest, without the root; and all that are hollow
 	size    int      // of their names
@@ -116,7 +69,7 @@ type level struct {
 	open  bool   // the parts have their fds
 	// shown are the attributes that the overlay shows, right those of the top-most layer that has an entry for the
 	// folder; where no layer has, the two are the same. Both are nil when it is no folder.
-	shown, right *folderAttrs
+	shown, right *Folder
 	// absent says that the folder is shown and none, because whiteouts are all that layers have in it.
 	absent bool
 	// behind is then the layer, from 1, that has something else there; 0 is none.
@@ -132,19 +85,21 @@ type part struct {
 	cut    bool // the folder, or one above it, hides those of lower layers
 }
 
-func (k *stack) push(unit string, meta layerMeta) error {
-	root, err := openDir(k.s.path(path.Join(unit, unitRoot)))
+// Push adds a layer above those that there are: its folder, and what unpack said of it.
+func (k *Stack) Push(dir string, of unpack.Stats) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
+	root := os.NewFile(uintptr(fd), dir)
 	lowest := len(k.layers) == 0
-	l := stackLayer{root: root, implied: make(map[string]bool, len(meta.Implied)),
-		hollow: make(map[string]bool, len(meta.Hollow))}
+	l := stackLayer{root: root, implied: make(map[string]bool, len(of.Implied)),
+		hollow: make(map[string]bool, len(of.Hollow))}
 	k.layers = append(k.layers, l)
-	for _, p := range meta.Hollow {
+	for _, p := range of.Hollow {
 		l.hollow[p] = true
 	}
-	for _, p := range meta.Implied {
+	for _, p := range of.Implied {
 		l.implied[p] = true
 		if p == "" || lowest && !l.hollow[p] { // below the lowest there is nothing that would know better
 			continue
@@ -155,11 +110,11 @@ func (k *stack) push(unit string, meta layerMeta) error {
 		}
 		k.implied = append(k.implied, p)
 	}
-	return k.pushLinks(len(k.layers)-1, meta.Links)
+	return k.pushLinks(len(k.layers)-1, of.Links)
 }
 
-// close may be called again.
-func (k *stack) close() {
+// Close may be called again.
+func (k *Stack) Close() {
 	k.leave(0)
 	for _, l := range k.layers {
 		_ = l.root.Close()
@@ -167,13 +122,13 @@ func (k *stack) close() {
 	k.layers = nil
 }
 
-// fixes lists the folders that must be repaired and, because the new layer must hold them too, the folders above them;
+// Fixes lists the folders that must be repaired and, because the new layer must hold them too, the folders above them;
 // parents before children. It takes time in proportion to the names of implied folders: who made the layers may have
 // made them as deep as they can be.
-func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
+func (k *Stack) Fixes(ctx context.Context) ([]Folder, error) {
 	slices.Sort(k.implied) // what is below a folder is one piece
 	wanted := make(map[string]bool)
-	var list []folderAttrs
+	var list []Folder
 	want := func(levels []level) {
 		for _, l := range slices.Backward(levels) {
 			if wanted[l.path] {
@@ -209,7 +164,7 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 		return nil, err
 	}
 	list = append(under(list, links), links...)
-	slices.SortFunc(list, func(a, b folderAttrs) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(list, func(a, b Folder) int { return strings.Compare(a.path, b.path) })
 	return list, nil
 }
 
@@ -221,10 +176,10 @@ const (
 )
 
 // kept is how many levels have their fds; one has to.
-func (k *stack) kept() int { return max(1, min(keptLevels, keptFDs/len(k.layers))) }
+func (k *Stack) kept() int { return max(1, min(keptLevels, keptFDs/len(k.layers))) }
 
 // enter goes to the folder p, by way of the nearest folder above it where the walk is.
-func (k *stack) enter(p string) (*level, error) {
+func (k *Stack) enter(p string) (*level, error) {
 	if len(k.levels) == 0 {
 		top, err := k.top()
 		if err != nil {
@@ -262,7 +217,7 @@ func (k *stack) enter(p string) (*level, error) {
 }
 
 // leave goes back until n levels are left.
-func (k *stack) leave(n int) {
+func (k *Stack) leave(n int) {
 	for len(k.levels) > n {
 		last := len(k.levels) - 1
 		if last > 0 { // the root's fds are the layers'
@@ -283,7 +238,7 @@ func (l *level) close() {
 }
 
 // reopen opens a level that was closed. Layers do not change.
-func (k *stack) reopen(l *level) error {
+func (k *Stack) reopen(l *level) error {
 	l.open = true
 	for i := range l.parts {
 		if p := &l.parts[i]; p.exists {
@@ -298,7 +253,7 @@ func (k *stack) reopen(l *level) error {
 }
 
 // top is the level of the root.
-func (k *stack) top() (level, error) {
+func (k *Stack) top() (level, error) {
 	l := level{parts: make([]part, len(k.layers)), open: true}
 	for i := range k.layers {
 		l.parts[i] = part{fd: int(k.layers[i].root.Fd()), exists: true}
@@ -311,7 +266,7 @@ func (k *stack) top() (level, error) {
 }
 
 // below is the level of a folder of up.
-func (k *stack) below(up *level, name string) (level, error) {
+func (k *Stack) below(up *level, name string) (level, error) {
 	l := level{path: path.Join(up.path, name), parts: make([]part, len(up.parts)), open: true}
 	for i, above := range up.parts {
 		p := part{fd: -1, barred: above.barred, cut: above.cut}
@@ -339,7 +294,7 @@ func (k *stack) below(up *level, name string) (level, error) {
 }
 
 // look fills in what is shown of a level and what is right, and which of its parts hide those of lower layers.
-func (k *stack) look(l *level) error {
+func (k *Stack) look(l *level) error {
 	looking, hollow, some := true, true, false
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		p := &l.parts[i]
@@ -380,8 +335,8 @@ func isNode(dir int, name string) bool {
 }
 
 // attrsOf reads the attributes of a folder.
-func attrsOf(p string, fd int) (*folderAttrs, error) {
-	a := &folderAttrs{path: p}
+func attrsOf(p string, fd int) (*Folder, error) {
+	a := &Folder{path: p}
 	if err := unix.Fstat(fd, &a.st); err != nil {
 		return nil, fmt.Errorf("look at %q of a layer: %w", p, err)
 	}
@@ -398,13 +353,13 @@ func isOpaque(fd int) bool {
 	return err == nil && n == 1 && b[0] == 'y'
 }
 
-func sameAttrs(a, b *folderAttrs) bool {
+func sameAttrs(a, b *Folder) bool {
 	return a.st.Mode == b.st.Mode && a.st.Uid == b.st.Uid && a.st.Gid == b.st.Gid && string(a.owner) == string(b.owner)
 }
 
-// write makes folders, parents first, and then sets their attributes,
+// Write makes folders, parents first, and then sets their attributes,
 // children first, because every folder made changes the time of its parent.
-func (k *stack) write(ctx context.Context, root string, folders []folderAttrs) error {
+func (k *Stack) Write(ctx context.Context, root string, folders []Folder) error {
 	for _, f := range folders {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -441,7 +396,7 @@ func (k *stack) write(ctx context.Context, root string, folders []folderAttrs) e
 	return nil
 }
 
-func (k *stack) make(p string, f folderAttrs) error {
+func (k *Stack) make(p string, f Folder) error {
 	switch {
 	case !f.gone:
 		return os.Mkdir(p, 0o700)

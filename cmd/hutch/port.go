@@ -80,10 +80,21 @@ func orURL(p *api.Port) string {
 // unlinkSockets removes the Unix sockets of ports that are gone, where hutchd may not: those of root's.
 func unlinkSockets(ports []api.Port) {
 	for i := range ports {
-		if at, err := api.ParsePortAddress(ports[i].Address); err == nil && at.Path != "" {
-			if st, err := os.Lstat(at.Path); err == nil && st.Mode()&os.ModeSocket != 0 {
-				_ = os.Remove(at.Path)
-			}
+		unlinkSocket(ports[i].Address)
+	}
+}
+
+// unlinkClosed is unlinkSockets for a stop.
+func unlinkClosed(ports []api.EndedPort) {
+	for i := range ports {
+		unlinkSocket(ports[i].Address)
+	}
+}
+
+func unlinkSocket(address string) {
+	if at, err := api.ParsePortAddress(address); err == nil && at.Path != "" {
+		if st, err := os.Lstat(at.Path); err == nil && st.Mode()&os.ModeSocket != 0 {
+			_ = os.Remove(at.Path)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,7 +33,7 @@ there, also after the daemon has ended. Files are kept, processes are not.`,
 				if err != nil {
 					return err
 				}
-				unlinkSockets(stopped.Ended.Ports)
+				unlinkClosed(stopped.Ended.Ports)
 				tellClosed(name, stopped.Ended.Ports)
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
 				return err
@@ -43,17 +44,25 @@ there, also after the daemon has ended. Files are kept, processes are not.`,
 	return cmd
 }
 
-// tellClosed says how to publish again what a stop has closed.
-func tellClosed(sandbox string, ports []api.Port) {
-	if len(ports) == 0 {
-		return
+// tellClosed says how to publish again what a stop has closed, with a token what had one.
+func tellClosed(sandbox string, ports []api.EndedPort) {
+	for _, token := range []bool{false, true} {
+		again := []string{"hutch", "port", "expose"}
+		if token {
+			again = append(again, "--token")
+		}
+		again = append(again, sandbox)
+		fixed := len(again)
+		for i := range ports {
+			if ports[i].Token == token {
+				again = append(again, ports[i].Address+":"+strconv.Itoa(ports[i].Port))
+			}
+		}
+		if len(again) > fixed {
+			fmt.Fprintf(os.Stderr, "hutch: %s: ports are closed; after hutch start publish them again: %s\n",
+				cli.Line(sandbox), cli.Line(shellWords(again)))
+		}
 	}
-	again := "hutch port expose " + cli.Line(sandbox)
-	for i := range ports {
-		again += " " + cli.Line(ports[i].Address) + ":" + strconv.Itoa(ports[i].Port)
-	}
-	fmt.Fprintf(os.Stderr, "hutch: %s: its ports are closed; after hutch start publish them again: %s\n",
-		cli.Line(sandbox), again)
 }
 
 func newStart() *cobra.Command {
@@ -136,4 +145,13 @@ func (f *folderFlags) lend(ctx context.Context, c *client.Client, before *lent,
 		}
 		return call(given, files)
 	})
+}
+
+// shellWords is a command line as a shell reads it.
+func shellWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = hostfs.Quote(w)
+	}
+	return strings.Join(quoted, " ")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,12 @@ root may do it.`,
 			var names, said bytes.Buffer
 			run.Stdout, run.Stderr = &names, &said
 			err := run.Run()
+			if at := bytes.Index(said.Bytes(), []byte(" is in sandbox ")); err != nil && at >= 0 {
+				other, _, _ := strings.Cut(said.String()[at+len(" is in sandbox "):], " ")
+				return api.Errorf(api.FailedPrecondition, "%s is in sandbox %s, which may write to it meanwhile",
+					args[0], other).
+					WithOp("workspace chown").WithHint("stop it first: hutch stop %s", other)
+			}
 			if _, werr := os.Stderr.Write(said.Bytes()); werr != nil {
 				return werr
 			}

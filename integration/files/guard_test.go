@@ -181,7 +181,7 @@ func TestGuardShared(t *testing.T) {
 		{"--workspace", dir}, {"-v", dir + ":/x:rw"}, {"--workspace", filepath.Join(dir, "sub")},
 		{"--workspace", dir, "--unguard", "git-new", "--unguard", ".envrc"}, {"--workspace", dir, "--unguard", "all"},
 	} {
-		inside(args...).Want(t, 125).Says(t, "with other names guarded", "hutch stop sb_")
+		inside(args...).Want(t, 125).Says(t, "guards other names of it", "hutch stop sb_")
 	}
 	for _, args := range [][]string{
 		{"--workspace", dir, "--unguard", "git-new"}, {"--workspace", dir + ":overlay"}, {"--workspace", dir + ":ro"},
@@ -189,9 +189,21 @@ func TestGuardShared(t *testing.T) {
 	} {
 		inside(args...).Want(t, 0)
 	}
+	inside("--workspace", dir, "--unguard", "git-new", "--landlock", "off").Want(t, 125).
+		Says(t, "that are not there yet")
+	other := w.Path("alias")
+	if err := os.Symlink(dir, other); err != nil {
+		t.Fatal(err)
+	}
+	c := w.Connect(t) // which resolves no links
+	_, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host",
+		Workspace: &api.Workspace{Path: filepath.Join(other, "sub"), Mode: api.ModeRW}}}, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "guards other names of it") && os.Geteuid() != 0 {
+		t.Errorf("by a link: %v", err)
+	}
 	w.OK(t, "stop", "-t", "0", "git")
 	w.OK(t, "create", "--name", "plain", "--workspace", dir, "host")
-	w.Run(t, "start", "git").Want(t, 125).Says(t, "with other names guarded")
+	w.Run(t, "start", "git").Want(t, 125).Says(t, "guards other names of it")
 	w.OK(t, "rm", "-f", "plain")
 	w.OK(t, "start", "git")
 	w.OK(t, "rm", "-f", "git")

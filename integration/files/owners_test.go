@@ -143,5 +143,8 @@ func TestWorkspaceChown(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
 		t.Error(err)
 	}
+	sb := w.Create(t, "--workspace", dir+":rw", "host")
+	w.Run(t, "workspace", "chown", dir).Want(t, 125).Says(t, "hutch stop "+sb)
+	w.OK(t, "rm", "-f", sb)
 	w.Run(t, "workspace", "chown", w.Path("no-such")).Want(t, 125).Says(t, "no-such")
 }

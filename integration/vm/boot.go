@@ -41,15 +41,16 @@ func (b *booter) all(ctx context.Context, cases []vmCase) (bool, error) {
 	// Each machine has two CPUs. With several tests it keeps them busy, and where it has to share them, they wait for
 	// each other's locks; with one test at a time one is idle.
 	var machines errgroup.Group
-	room := semaphore.NewWeighted(int64(max(keepsBusy, b.o.jobs)))
+	most := int64(max(1, b.o.jobs))
+	room := semaphore.NewWeighted(most)
 	// The longest first, so that no other waits for it alone.
 	cases = slices.Clone(cases)
 	slices.SortStableFunc(cases, func(a, b vmCase) int { return cmp.Compare(b.limit, a.limit) })
 	var err error
 	for _, c := range cases {
-		weight := c.busy()
+		weight := min(most, c.busy())
 		if b.o.raw {
-			weight = int64(max(keepsBusy, b.o.jobs))
+			weight = most
 		}
 		if err = room.Acquire(ctx, weight); err != nil {
 			break
@@ -59,7 +60,8 @@ func (b *booter) all(ctx context.Context, cases []vmCase) (bool, error) {
 			return b.one(ctx, c)
 		})
 	}
-	return b.ok, errors.Join(err, machines.Wait())
+	err = errors.Join(err, machines.Wait())
+	return b.ok, err
 }
 
 // one boots a case, and again for what was late in it.

@@ -35,12 +35,12 @@ func Open(path string) (*Source, error) {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		e.Code = api.NotFound
-		return nil, e.WithHint("mkdir -p %s", quote(path))
+		return nil, e.WithHint("mkdir -p %s", Quote(path))
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		e.Code = api.PermissionDenied
-		return nil, e.WithHint("a sandbox gets only what you can read yourself: ls -ld %s", quote(path))
+		return nil, e.WithHint("a sandbox gets only what you can read yourself: ls -ld %s", Quote(path))
 	}
-	return nil, e.WithHint("choose a folder, or with -v a regular file: ls -ld %s", quote(path))
+	return nil, e.WithHint("choose a folder, or with -v a regular file: ls -ld %s", Quote(path))
 }
 
 func open(path string) (_ *Source, err error) {
@@ -83,8 +83,8 @@ func open(path string) (_ *Source, err error) {
 	return &Source{Path: real, FD: f, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
-// quote makes path one word of a shell.
-func quote(path string) string {
+// Quote makes path one word of a shell.
+func Quote(path string) string {
 	if path != "" && strings.Trim(path,
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@") == "" {
 		return path

@@ -269,8 +269,8 @@ func TestDetachUnmappable(t *testing.T) {
 func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{"/a/b-c": "/a/b-c", "a b": "'a b'", "it's": `'it'\''s'`, "": "''",
 		"$x": "'$x'"} {
-		if got := quote(in); got != want {
-			t.Errorf("quote(%q) = %s, want %s", in, got, want)
+		if got := Quote(in); got != want {
+			t.Errorf("Quote(%q) = %s, want %s", in, got, want)
 		}
 	}
 }

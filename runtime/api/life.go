@@ -59,9 +59,16 @@ type Ended struct {
 	Execs    []string `json:"execs"`    // that ran
 	Shells   []string `json:"shells"`   // that were open
 	Contexts []string `json:"contexts"` // of code.run
-	// Ports are those that the host reached, without their tokens. Nothing opens them again but port.expose.
-	Ports []Port `json:"ports,omitempty"`
-	Note  string `json:"note"` // for people
+	// Ports are those that the host reached. Nothing opens them again but port.expose.
+	Ports []EndedPort `json:"ports,omitempty"`
+	Note  string      `json:"note"` // for people
+}
+
+// EndedPort is a port that a stop has closed.
+type EndedPort struct {
+	Port    int    `json:"port"`
+	Address string `json:"address"` // as Port.Address
+	Token   bool   `json:"token"`   // requests had to have one
 }
 
 // StopResult is sandbox.stop's result.

@@ -1,84 +1,105 @@
 package sandbox
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 
-	"golang.org/x/sys/unix"
+	"github.com/moby/sys/mountinfo"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // Folders that several sandboxes write to. The guard of a sandbox covers what its folder held when the sandbox was
 // made. A name that another sandbox may make there, because it does not guard it, would be an ordinary file to the
-// first one: a repository of `--unguard git-new`, say, whose configuration it may then write. So all sandboxes that
-// write to a folder guard the same names of it.
+// first one: a repository of `--unguard git-new`, say, whose configuration it may then write. So all sandboxes of a
+// daemon that write to a folder guard the same names of it.
+
+// attachedFolder is where a folder of the host's is on its file system, by whatever name and mount it was reached.
+type attachedFolder struct {
+	major, minor int
+	root         string
+}
 
 // checkShared refuses a folder that a sandbox which runs guards in another way. It comes after the folders are
 // attached: of two creations at the same moment one at least sees the other's.
 func (f *creation) checkShared(wanted []api.Mount) error {
-	var others []*Sandbox
-	f.m.mu.Lock()
-	for _, s := range f.m.byID {
-		if s != f.s && !s.stopped {
-			others = append(others, s)
-		}
+	if !slices.ContainsFunc(wanted, func(m api.Mount) bool { return writesHost(&m) }) {
+		return nil
 	}
-	f.m.mu.Unlock()
-	for i := range wanted {
-		if !writesHost(&wanted[i]) {
+	attached := map[string]attachedFolder{}
+	_, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
+		if within(i.Mountpoint, f.m.cfg.Dir) {
+			attached[i.Mountpoint] = attachedFolder{i.Major, i.Minor, i.Root}
+		}
+		return true, false
+	})
+	if err != nil {
+		return fmt.Errorf("look for who else has the folder: %w", err)
+	}
+	for _, other := range f.m.notEnded() {
+		theirs, err := inOrder(hostFolders(&other.spec))
+		if err != nil || other == f.s {
 			continue
 		}
-		for _, other := range others {
-			if err := f.checkSharedWith(other, i, &wanted[i]); err != nil {
-				return err
+		for i := range wanted {
+			for j := range theirs {
+				a, b := attached[f.mountDir(i)], attached[filepath.Join(other.dir, "mnt", strconv.Itoa(j))]
+				if overlap(a, b) && writesHost(&wanted[i]) && writesHost(&theirs[j]) {
+					if err := sameGuard(&wanted[i], &theirs[j], other); err != nil {
+						return err
+					}
+				}
 			}
 		}
 	}
 	return nil
 }
 
-func (f *creation) checkSharedWith(other *Sandbox, i int, m *api.Mount) error {
-	theirs, err := inOrder(hostFolders(&other.spec))
-	if err != nil {
-		return nil // it was refused itself
-	}
-	for j := range theirs {
-		o := &theirs[j]
-		if !writesHost(o) || sameGuard(m, o) || !overlap(m.Source, f.mountDir(i), o.Source,
-			filepath.Join(other.dir, "mnt", strconv.Itoa(j))) {
-			continue
+// notEnded are the sandboxes in which something can run.
+func (m *Manager) notEnded() []*Sandbox {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []*Sandbox
+	for _, s := range m.byID {
+		if !s.stopped && s.state() != api.Failed {
+			list = append(list, s)
 		}
-		return api.Errorf(api.FailedPrecondition,
-			"%s is in sandbox %s as well, with other names guarded: what one of the two makes there the other could change",
-			m.Source, other.id).
-			WithHint("give both the same --guard and --unguard, use %s:overlay, or stop the other one: hutch stop %s",
-				m.Source, other.id)
 	}
-	return nil
+	return list
 }
 
 // writesHost says that a sandbox writes to a folder of the host's.
 func writesHost(m *api.Mount) bool { return m.Mode == api.ModeRW && m.Volume == "" }
 
-// sameGuard says that two folders guard the same names in the same way.
-func sameGuard(a, b *api.Mount) bool {
-	same := func(x, y []string) bool {
-		return slices.Equal(slices.Compact(slices.Sorted(slices.Values(x))),
-			slices.Compact(slices.Sorted(slices.Values(y))))
-	}
-	return a.Guards() == b.Guards() && a.RefusesNew() == b.RefusesNew() &&
-		same(a.Guard, b.Guard) && same(a.Unguarded, b.Unguarded)
+// overlap says that two folders are one, or that one lies in the other.
+func overlap(a, b attachedFolder) bool {
+	return a.root != "" && b.root != "" && a.major == b.major && a.minor == b.minor &&
+		(within(a.root, b.root) || within(b.root, a.root))
 }
 
-// overlap says that two folders are one, or that one lies in the other. Where they are mounted tells for certain
-// whether they are one, their names whether one is in the other.
-func overlap(aName, aMount, bName, bMount string) bool {
-	aName, bName = filepath.Clean(aName), filepath.Clean(bName)
-	if aName == bName || within(aName, bName) || within(bName, aName) {
-		return true
+// sameGuard refuses a folder whose guard is another one than in a sandbox that has it already.
+func sameGuard(m, theirs *api.Mount, other *Sandbox) error {
+	names, how := "", ""
+	switch {
+	case !m.Guards() && !theirs.Guards():
+		return nil
+	case !sameNames(m.Guard, theirs.Guard), !sameNames(m.Unguarded, theirs.Unguarded):
+		names, how = "other names", "--guard and --unguard"
+	case m.RefusesNew() != theirs.RefusesNew():
+		names, how = "names that are not there yet", "--guard-new, --landlock and seccomp profile"
+	default:
+		return nil
 	}
-	var a, b unix.Stat_t
-	return unix.Stat(aMount, &a) == nil && unix.Stat(bMount, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+	return api.Errorf(api.FailedPrecondition,
+		"%s is in sandbox %s as well, which guards %s of it: what one of the two makes there the other could change",
+		m.Source, other.id, names).
+		WithHint("give both the same %s, use %s:overlay, or stop the other one: hutch stop %s", how, m.Source, other.id)
+}
+
+// sameNames says that two lists have the same names, in whatever order.
+func sameNames(a, b []string) bool {
+	sorted := func(l []string) []string { return slices.Compact(slices.Sorted(slices.Values(l))) }
+	return slices.Equal(sorted(a), sorted(b))
 }

@@ -119,8 +119,7 @@ func (s *Sandbox) endedWith() api.Ended {
 		}
 	}
 	for _, p := range s.exposed {
-		p.Token, p.URL = "", ""
-		e.Ports = append(e.Ports, p)
+		e.Ports = append(e.Ports, api.EndedPort{Port: p.Port, Address: p.Address, Token: p.Token != ""})
 	}
 	for _, list := range [][]string{e.Execs, e.Shells, e.Contexts} {
 		slices.Sort(list)

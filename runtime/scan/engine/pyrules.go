@@ -253,6 +253,7 @@ profile                 exec       dynamic_evaluation high runs code in texts
 cProfile                exec       dynamic_evaluation high runs code in texts
 site                    modules    dynamic_evaluation high changes where modules are found
 gc                      introspection dynamic_evaluation high reaches all objects there are
+tracemalloc.Snapshot    unpickle   dynamic_evaluation high   reads objects of a file, which run code
 tracemalloc             introspection dynamic_evaluation low looks at memory
 inspect.currentframe    introspection dynamic_evaluation high reaches other functions' variables
 inspect.stack           introspection dynamic_evaluation high reaches other functions' variables
@@ -262,6 +263,13 @@ types.LambdaType        function   dynamic_evaluation high makes functions of co
 types.CodeType          function   dynamic_evaluation high makes code
 operator.attrgetter     attribute_dynamic dynamic_evaluation medium reaches attributes by texts
 operator.methodcaller   attribute_dynamic dynamic_evaluation medium calls methods by texts
+argparse.FileType       write      filesystem medium opens files
+logging.basicConfig     write      filesystem medium can write a file
+logging.FileHandler     write      filesystem medium writes a file
+json.tool               write      filesystem medium reads and writes files
+tokenize.open           open       filesystem medium opens a file
+enum.bltns              namespace  dynamic_evaluation high reaches builtins by another name
+inspect.signature       eval       dynamic_evaluation medium can evaluate annotations that are texts
 unittest.mock           mock       dynamic_evaluation medium replaces functions by texts
 typing.get_type_hints   exec       dynamic_evaluation medium evaluates texts
 dataclasses.make_dataclass exec    dynamic_evaluation low makes a class of texts
@@ -270,6 +278,9 @@ base64                  decode     obfuscation low   makes bytes of a text
 binascii                decode     obfuscation low   makes bytes of a text
 codecs                  decode     obfuscation low   changes texts by an encoding
 zlib                    decode     obfuscation low   unpacks bytes
+bz2.open                open       filesystem medium opens a file
+lzma.open               open       filesystem medium opens a file
+builtins.help           import_by_name dynamic_evaluation medium imports what a text names
 bz2                     decode     obfuscation low   unpacks bytes
 lzma                    decode     obfuscation low   unpacks bytes
 `)
@@ -291,11 +302,13 @@ func init() {
 		}
 	}
 	add(process, `system popen popen2 popen3 popen4 Popen check_output check_call getoutput getstatusoutput spawnl spawnle spawnlp spawnv spawnve spawnvp
-		execl execle execlp execlpe execv execve execvp execvpe fork forkpty kill killpg environ getenv posix_spawn`)
+		execl execle execlp execlpe execv execve execvp execvpe fork forkpty kill killpg environ getenv posix_spawn
+		subprocess_shell subprocess_exec`)
 	add(evaluate, `eval exec execfile load_module exec_module import_module run_module run_path find_spec loads_pickle read_pickle __dict__ __class__`)
 	add(files, `read_text write_text read_bytes write_bytes unlink rmdir mkdir touch symlink_to hardlink_to chmod iterdir rglob rmtree copytree
 		extractall to_csv read_csv to_excel read_excel to_parquet read_parquet to_pickle read_json to_sql savefig tofile fromfile savetxt loadtxt`)
-	add(network, `urlopen urlretrieve connect create_connection sendall recv bind listen`)
+	add(network, `urlopen urlretrieve connect create_connection create_server open_connection
+		sock_connect sendall recv bind listen`)
 }
 
 // isModule are the modules that the table is about, those of the first level.

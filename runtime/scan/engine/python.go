@@ -129,11 +129,7 @@ func (f *pyFile) bindFrom(n *node) {
 			if as == "" {
 				as = name
 			}
-			if pySafe[module] { // which has what it imports
-				f.bind(as, f.member(one(pathOf(module)), name))
-			} else {
-				f.bind(as, one(pathOf(module+"."+name)))
-			}
+			f.bind(as, f.member(one(pathOf(module)), name))
 		}
 	}
 }

@@ -137,17 +137,23 @@ func (f *shFile) pure(c *shCommand, name string) {
 		case name == "printf" && c.words[i].text == "-v" && w.dynamic, (name == "test" || name == "[") &&
 			c.words[i].text == "-v" && w.dynamic:
 			c.about(shIndirect)
-		case (name == "read" || name == "mapfile" || name == "readarray" || name == "wait") && w.dynamic,
-			name == "let" && w.dynamic:
+		case name == "jobs" && strings.HasPrefix(w.text, "-") && strings.Contains(w.text, "x"):
+			c.about(shEval)
+		case (name == "read" || name == "mapfile" || name == "readarray") && w.dynamic && !valued[c.words[i].text],
+			name == "wait" && c.words[i].text == "-p" && w.dynamic, name == "unset" && w.dynamic:
 			c.about(shIndirect)
-		case (name == "mapfile" || name == "readarray") && strings.HasPrefix(w.text, "-C"):
+		case (name == "mapfile" || name == "readarray") && strings.HasPrefix(w.text, "-") &&
+			strings.Contains(w.text, "C"):
 			c.about(shEval)
 		case (name == "export" || name == "declare" || name == "local" || name == "readonly" || name == "typeset") &&
-			w.dynamic:
+			w.dynamic && !named(w.text):
 			c.about(shIndirect)
 		}
 	}
 }
+
+// valued are options of read and mapfile whose values are no names.
+var valued = setOf(`-p -t -n -N -d -u -i -O -s -c`)
 
 // subscript says that a text has an array subscript in it that bash evaluates, with the commands that it substitutes
 // there.
@@ -175,19 +181,28 @@ func (f *shFile) leaves(c *shCommand, name string) {
 func (f *shFile) reads(c *shCommand, words []shWord) {
 	name := base(c.words[0].text)
 	r := shRead
-	for _, w := range words {
+	for i, w := range words {
 		switch {
 		case w.dynamic || elsewhere(w.text):
 			r = shElsewhere
-		case name == "sort" && (strings.HasPrefix(w.text, "-o") || strings.HasPrefix(w.text, "--o") ||
-			strings.HasPrefix(w.text, "--c")),
-			name == "rg" && strings.HasPrefix(w.text, "--pre"), name == "xxd" && strings.HasPrefix(w.text, "-r"):
+		case name == "sort" && (option(w.text, 'o') || strings.HasPrefix(w.text, "--o") ||
+			strings.HasPrefix(w.text, "--c")), (name == "iconv" || name == "tree") && (option(w.text, 'o') ||
+			strings.HasPrefix(w.text, "--o")), name == "yq" &&
+			(option(w.text, 'i') || strings.HasPrefix(w.text, "--i")),
+			name == "rg" && strings.HasPrefix(w.text, "--pre"), name == "xxd" && strings.HasPrefix(w.text, "-r"),
+			(name == "uniq" || name == "xxd") && i > 0 && !strings.HasPrefix(w.text, "-") &&
+				!strings.HasPrefix(words[i-1].text, "-"): // a second file is written
 			c.about(shWrite)
 		case (name == "less" || name == "more") && strings.HasPrefix(w.text, "+"):
 			c.about(shEval)
 		}
 	}
 	c.about(r)
+}
+
+// option says that a word has a short option in it, alone or among others.
+func option(word string, letter byte) bool {
+	return len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.IndexByte(word, letter) > 0
 }
 
 func (f *shFile) find(c *shCommand) {

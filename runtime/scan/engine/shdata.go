@@ -3,6 +3,7 @@ package engine
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -30,6 +31,9 @@ func (f *shFile) findData(file *syntax.File) {
 			heirs[other] = append(heirs[other], name)
 		}
 	}
+	for _, name := range []string{"BASH_REMATCH", "OPTARG"} {
+		note(name)
+	}
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.Assign:
@@ -39,14 +43,23 @@ func (f *shFile) findData(file *syntax.File) {
 			if n.Name != nil && n.Array != nil {
 				gets(n.Name.Value, n.Array)
 			}
+		case *syntax.ParamExp: // ${x:=...}
+			if n.Param != nil && n.Exp != nil && n.Exp.Word != nil &&
+				(n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
+				gets(n.Param.Value, n.Exp.Word)
+			}
 		case *syntax.WordIter: // names of files are data, too
 			for _, w := range n.Items {
 				if f.word(w).dynamic {
 					note(n.Name.Value)
 				}
 			}
+		case *syntax.DeclClause:
+			for _, name := range evaluated(n) {
+				f.numbers[name] = true
+			}
 		case *syntax.CallExpr:
-			f.fills(n, note)
+			f.fills(n, note, gets)
 		}
 		return true
 	})
@@ -59,26 +72,41 @@ func (f *shFile) findData(file *syntax.File) {
 	}
 }
 
-// fills notes the variables that a command like read fills.
-func (f *shFile) fills(n *syntax.CallExpr, note func(string)) {
-	if len(n.Args) == 0 {
+// fills notes the variables that a command like read fills, and the parameters of functions and of set.
+func (f *shFile) fills(n *syntax.CallExpr, note func(string), gets func(string, syntax.Node)) {
+	args := n.Args
+	for len(args) > 1 && (f.word(args[0]).text == "command" || f.word(args[0]).text == "builtin") {
+		args = args[1:]
+	}
+	if len(args) == 0 {
 		return
 	}
-	switch f.word(n.Args[0]).text {
-	case "read":
+	name := f.word(args[0]).text
+	switch {
+	case name == "set", f.functions[name]:
+		for _, w := range args[1:] {
+			for _, parameter := range parameters {
+				gets(parameter, w)
+			}
+		}
+		return
+	case name == "read":
 		note("REPLY")
-	case "mapfile", "readarray":
+	case name == "mapfile", name == "readarray":
 		note("MAPFILE")
-	case "printf":
-	default:
+	case name != "printf":
 		return
 	}
-	for _, w := range n.Args[1:] {
-		if text := f.word(w).text; syntax.ValidName(text) {
+	for _, w := range args[1:] {
+		text, _, _ := strings.Cut(strings.TrimPrefix(f.word(w).text, "-v"), "[")
+		if syntax.ValidName(text) {
 			note(text)
 		}
 	}
 }
+
+// parameters are those of functions.
+var parameters = []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "@", "*", "_"}
 
 // sources says whether a part of a script has the output of a command in it, and which variables.
 func sources(n syntax.Node) (written bool, names []string) {
@@ -90,7 +118,7 @@ func sources(n syntax.Node) (written bool, names []string) {
 		case *syntax.CmdSubst, *syntax.ProcSubst:
 			written = true
 		case *syntax.ParamExp:
-			if n.Param != nil {
+			if n.Param != nil && !n.Length { // a length is a number
 				names = append(names, n.Param.Value)
 			}
 		case *syntax.Lit: // of arithmetic, where names need no dollar
@@ -109,13 +137,24 @@ func (f *shFile) hasData(n syntax.Node) bool {
 	return written || slices.ContainsFunc(names, func(name string) bool { return f.data[name] })
 }
 
-// arithmetic reports n, in which what is evaluated.
+// arithmetic reports n, in which what is evaluated. What lies in arithmetic without data has none either, and is not
+// looked at again: it may be nested deeply.
 func (f *shFile) arithmetic(n, what syntax.Node) {
 	switch {
 	case what == nil || reflect.ValueOf(what).IsNil():
-	case f.hasData(what):
+	case what.Pos().Offset() >= f.clean && f.hasData(what):
 		f.about(shArithData, n)
 	case names(what):
+		f.about(shArith, n)
+		f.clean = max(f.clean, what.End().Offset())
+	}
+}
+
+// subscripts reports n, which evaluates the subscript of a name that is what.
+func (f *shFile) subscripts(n syntax.Node, what syntax.Node) {
+	if f.hasData(what) {
+		f.about(shArithData, n)
+	} else {
 		f.about(shArith, n)
 	}
 }
@@ -124,7 +163,7 @@ func (f *shFile) arithmetic(n, what syntax.Node) {
 func (f *shFile) declared(n *syntax.DeclClause) {
 	for _, a := range n.Args {
 		switch {
-		case a.Naked && a.Name == nil && a.Value != nil && f.word(a.Value).dynamic:
+		case a.Naked && a.Name == nil && a.Value != nil && f.word(a.Value).dynamic && !named(f.word(a.Value).text):
 			f.about(shIndirect, n)
 		case a.Name != nil && a.Value != nil && f.word(a.Value).dynamic && refers(n):
 			f.about(shIndirect, n)
@@ -133,20 +172,27 @@ func (f *shFile) declared(n *syntax.DeclClause) {
 }
 
 // refers says that the names that are declared are those of other variables, or numbers.
-func refers(n *syntax.DeclClause) bool {
-	if n.Variant != nil && n.Variant.Value == "nameref" {
-		return true
-	}
+func refers(n *syntax.DeclClause) bool { return len(evaluated(n)) > 0 }
+
+// evaluated are the variables that a declaration makes evaluate what is assigned to them: numbers, and references.
+func evaluated(n *syntax.DeclClause) (names []string) {
+	special := n.Variant != nil && n.Variant.Value == "nameref"
 	for _, a := range n.Args {
 		if a.Naked && a.Name == nil && a.Value != nil {
-			if flags := a.Value.Lit(); len(flags) > 1 && flags[0] == '-' {
-				for _, c := range flags[1:] {
-					if c == 'n' || c == 'i' {
-						return true
-					}
-				}
-			}
+			flags := a.Value.Lit()
+			special = special || len(flags) > 1 && flags[0] == '-' && strings.ContainsAny(flags[1:], "ni")
+		} else if a.Name != nil {
+			names = append(names, a.Name.Value)
 		}
 	}
-	return false
+	if !special {
+		return nil
+	}
+	return names
+}
+
+// named says that a word begins with the name of the variable that it sets.
+func named(text string) bool {
+	name, _, ok := strings.Cut(text, "=")
+	return ok && syntax.ValidName(strings.TrimSuffix(name, "+"))
 }

@@ -22,6 +22,8 @@ type shFile struct {
 	functions map[string]bool
 	piped     map[*syntax.Stmt]bool // gets its input from another command
 	data      map[string]bool       // variables that hold what was read, or what a command has written
+	numbers   map[string]bool       // variables that evaluate what is assigned to them: integers, and other names
+	clean     uint                  // up to here no arithmetic has data in it
 }
 
 // shell looks through s.src.
@@ -38,14 +40,15 @@ func (s *scan) shell() {
 	if file == nil {
 		return
 	}
-	f := &shFile{scan: s, functions: map[string]bool{}, piped: map[*syntax.Stmt]bool{}, data: map[string]bool{}}
-	f.findData(file)
+	f := &shFile{scan: s, functions: map[string]bool{}, piped: map[*syntax.Stmt]bool{}, data: map[string]bool{},
+		numbers: map[string]bool{}}
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if d, ok := n.(*syntax.FuncDecl); ok && d.Name != nil {
 			f.functions[d.Name.Value] = true
 		}
 		return true
 	})
+	f.findData(file)
 	syntax.Walk(file, f.visit)
 }
 
@@ -101,8 +104,12 @@ func (f *shFile) visit(n syntax.Node) bool {
 		f.declared(n)
 	case *syntax.UnaryTest:
 		if n.Op == syntax.TsVarSet {
-			f.about(shArith, n)
+			f.subscripts(n, n.X)
 		}
+	case *syntax.CStyleLoop:
+		f.arithmetic(n, n.Init)
+		f.arithmetic(n, n.Cond)
+		f.arithmetic(n, n.Post)
 	case *syntax.FuncDecl:
 		f.about(shFunction, n)
 	case *syntax.Assign:
@@ -111,6 +118,9 @@ func (f *shFile) visit(n syntax.Node) bool {
 		}
 		if n.Index != nil {
 			f.arithmetic(n, n.Index)
+		}
+		if n.Name != nil && f.numbers[n.Name.Value] && n.Value != nil {
+			f.arithmetic(n, n.Value)
 		}
 	}
 	return true
@@ -177,6 +187,12 @@ func (f *shFile) redirect(r *syntax.Redirect) {
 		return
 	}
 	switch r.Op {
+	case syntax.DplOut:
+		if w.text == "-" || w.text != "" && !w.dynamic && strings.Trim(strings.TrimSuffix(w.text, "-"),
+			"0123456789") == "" {
+			return // another of its files, or none
+		}
+		f.about(shWriteAway, r)
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut:
 		if !w.dynamic && (w.text == "/dev/null" || w.text == "/dev/stdout" || w.text == "/dev/stderr") {
 			return

@@ -83,9 +83,7 @@ type daemon struct {
 	runtimes  atomic.Pointer[config.Runtimes]
 	shipped   atomic.Pointer[[]api.TemplateSpec]
 
-	// ask serialises questions to the monitor; answers carries what it says.
-	ask     sync.Mutex
-	answers chan monitorapi.Message
+	questions *questions // to the monitor
 }
 
 // runDaemon is hutchd's role inside its own user and mount namespace.
@@ -102,14 +100,14 @@ func runDaemon() (err error) {
 	if err != nil {
 		return err
 	}
-	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second),
-		answers: make(chan monitorapi.Message, 1)}
+	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second)}
 	if d.launched, err = startOf(d.parent); err != nil {
 		return err
 	}
 	if d.monitor, err = packet.New(mon); err != nil {
 		return err
 	}
+	d.questions = newQuestions(func(q monitorapi.Message) error { return d.monitor.Send(q) })
 	var first monitorapi.Message
 	given, err := d.monitor.Recv(&first)
 	if err != nil || first.Config == nil || len(given) == 0 {
@@ -412,10 +410,7 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 		case msg.Reloaded != nil:
 			d.reloaded(msg)
 		case msg.Swept != nil, msg.Probed != nil, msg.Projected != nil:
-			select {
-			case d.answers <- msg:
-			default: // nobody waits any more
-			}
+			d.answered(msg)
 		}
 		packet.CloseAll(files)
 	}
@@ -471,19 +466,12 @@ func (d *daemon) watchIdle(ctx context.Context) {
 
 // question asks the monitor something and waits for the answer.
 func (d *daemon) question(ctx context.Context, q monitorapi.Message) (monitorapi.Message, error) {
-	d.ask.Lock()
-	defer d.ask.Unlock()
-	select {
-	case <-d.answers: // a late answer to a question that was given up
-	default:
-	}
-	if err := d.monitor.Send(q); err != nil {
-		return monitorapi.Message{}, err
-	}
-	select {
-	case a := <-d.answers:
-		return a, nil
-	case <-ctx.Done():
-		return monitorapi.Message{}, context.Cause(ctx)
+	return d.questions.ask(ctx, q)
+}
+
+// answered hands over what the monitor has answered.
+func (d *daemon) answered(msg monitorapi.Message) {
+	if !d.questions.answer(msg) {
+		d.log.Warn("the monitor answered what nobody has asked", "question", msg.Question)
 	}
 }

@@ -110,8 +110,8 @@ func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, files []*
 	files, err := h.conn.Recv(&first)
 	packet.CloseAll(files)
 	for err == nil && first.Project != nil { // a sandbox that it cannot take over is removed
-		err = h.send(monitorapi.Message{Projected: &monitorapi.Projected{Sandbox: first.Project.Sandbox,
-			Error: "hutchd does not serve yet"}})
+		err = h.send(monitorapi.Message{Question: first.Question, Projected: &monitorapi.Projected{
+			Sandbox: first.Project.Sandbox, Error: "hutchd does not serve yet"}})
 		if first = (monitorapi.Message{}); err == nil {
 			files, err = h.conn.Recv(&first)
 			packet.CloseAll(files)

@@ -105,7 +105,9 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 		err = errors.Join(err, s.destroy())
 	}
 	m.forgetExecs(s)
+	s.mu.Lock()
 	m.stateChanged(s, api.StateRemoved, "")
+	s.mu.Unlock()
 	end := func() {
 		<-m.behind
 		m.backlog.Add(-1)

@@ -63,7 +63,7 @@ func (s *Sandbox) asked() api.Spec {
 	if s.templated != nil {
 		return s.templated.Asked
 	}
-	return s.spec
+	return s.specNow()
 }
 
 // byTemplate puts what the template of a request says in the place of its name. done ends the use of what is kept of

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func runDaemon() (err error) {
 	given, err := d.monitor.Recv(&first)
 	if err != nil || first.Config == nil || len(given) == 0 {
 		packet.CloseAll(given)
-		return fmt.Errorf("no config from the monitor: %w", err)
+		return fmt.Errorf("no config from the monitor: %w", cmp.Or(err, errors.New("it sent something else first")))
 	}
 	maps := given[1:]
 	defer packet.CloseAll(maps)

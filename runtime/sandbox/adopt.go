@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,6 +219,9 @@ func unmountOwn(dir string) error {
 	return nil
 }
 
+// errNotRecord is a record that can be read, and says too little, or speaks of another.
+var errNotRecord = errors.New("it lacks what it must say, or is another's")
+
 // errNoRecord is a sandbox whose record is not written yet, or not there any more.
 var errNoRecord = errors.New("it has no record: it was being made, or removed")
 
@@ -241,7 +245,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	from, err := readSaved(data)
 	if err != nil || from.Root == nil || from.Record.ID != h.ID {
-		return fmt.Errorf("record.json is not one: %w", err)
+		return fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
 	}
 	if from.Unready {
 		return errUnready

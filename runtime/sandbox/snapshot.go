@@ -251,7 +251,7 @@ func (m *Manager) readSnapshot(id string) (*snapshot, error) {
 	}
 	var sn snapshot
 	if err := json.Unmarshal(data, &sn); err != nil || sn.Root == nil || sn.ID != id || len(sn.Layers) == 0 {
-		return nil, fmt.Errorf("snapshot %s: what is on record is none: %w", id, err)
+		return nil, fmt.Errorf("snapshot %s: what is on record is none: %w", id, cmp.Or(err, errNotRecord))
 	}
 	return &sn, nil
 }

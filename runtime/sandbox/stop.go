@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -289,7 +290,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	}
 	from, err := readSaved(data)
 	if err != nil || from.Root == nil || from.Record.ID != id {
-		return nil, fmt.Errorf("record.json is not one: %w", err)
+		return nil, fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
 	}
 	s := &Sandbox{
 		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,

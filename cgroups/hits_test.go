@@ -40,13 +40,13 @@ func TestHitsStop(t *testing.T) {
 	}()
 	select {
 	case <-stopped:
-		t.Error("the watch was stopped while it was told of a hit")
+		t.Error("the watch was stopped while a hit was being reported")
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(goOn)
 	<-stopped
 	touch()
-	if err := h.close(); err != nil { // waits for what is told
+	if err := h.close(); err != nil { // waits for what is reported
 		t.Error(err)
 	}
 	if calls != 2 {

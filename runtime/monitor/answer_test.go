@@ -29,7 +29,8 @@ func TestAnswerNumbers(t *testing.T) {
 	}()
 	project := &monitorapi.Project{Home: "..", Sandbox: "sb_a"}
 	for _, q := range []monitorapi.Message{
-		{Question: 7, Project: project}, {}, {Question: 8, Project: project}, {Question: 9, Reload: &monitorapi.Reload{}},
+		{Question: 7, Project: project}, {}, {Question: 8, Project: project},
+		{Question: 9, Reload: &monitorapi.Reload{}},
 	} {
 		if err := theirs.Send(q); err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// Sandbox is one sandbox of this daemon. Its name, its conn and the Owner of its spec are written with Manager.mu and mu
-// held, so that who reads them needs one of the two; the rest of the spec stays as it is.
+// Sandbox is one sandbox of this daemon. Its name, its conn and the Owner of its spec are written with Manager.mu and
+// mu held, so that who reads them needs one of the two; the rest of the spec stays as it is.
 type Sandbox struct {
 	id    string
 	name  string

@@ -295,12 +295,12 @@ func (d *daemon) run() error {
 	<-ctx.Done()
 	d.log.Debug("ending", "why", context.Cause(ctx))
 
-	bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
 	var err error
 	if d.left = errors.Is(context.Cause(ctx), errLeave); !d.left {
-		err = d.manager.Close(bounded)
+		err = d.removeAll()
 	}
+	bounded, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
 	drain, cancelDrain := d.drain(bounded)
 	defer cancelDrain()
 	if serr := d.server.Shutdown(drain); serr != nil && !errors.Is(serr, context.DeadlineExceeded) {
@@ -316,6 +316,25 @@ func (d *daemon) run() error {
 	}
 	if d.left {
 		return errors.Join(errLeave, err)
+	}
+	return err
+}
+
+// What the end of hutchd may take; the monitor kills one that takes longer than removeTime and some seconds
+// (runtime/monitor, stopTimeout).
+const (
+	removeTime = 25 * time.Second // the removal of all sandboxes
+	endTime    = 20 * time.Second // the rest, which takes a second or two
+)
+
+// removeAll removes the sandboxes. What is not through in time the removal of the daemon's folder goes on with.
+func (d *daemon) removeAll() error {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTime)
+	defer cancel()
+	err := d.manager.Close(ctx)
+	if ctx.Err() != nil {
+		d.log.Error("not every sandbox was removed in time", "err", err)
+		d.log.Info("what there is", "goroutines", goroutines())
 	}
 	return err
 }

@@ -433,13 +433,13 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 		m.watchKept(r)
 	}
 	if r.bounds.cpu > 0 && s.grouped {
-		go m.watchCPU(limited, r)
+		m.watchers.Go(func() { m.watchCPU(limited, r) })
 	}
-	go func() {
+	m.watchers.Go(func() {
 		defer cancel(nil)
 		defer stopTimer()
 		m.supervise(limited, r)
-	}()
+	})
 }
 
 // adoptEnded takes over an exec whose end is on record.

@@ -71,12 +71,12 @@ type Manager struct {
 	settings  atomic.Pointer[Settings]
 	leaving   atomic.Bool // see Leave
 
-	// watchers end when their sandbox's pidfd is closed, as part of its removal.
-	watchers sync.WaitGroup
+	// watchers, and who follows an exec, end with their sandbox, as part of its removal.
+	watchers crew
 	walks    chan struct{} // tokens: of measuring what sandboxes have written
 	keeping  chan struct{} // tokens: of checkpoints, which have all names of a sandbox in memory
 	// removals are under way: counted under mu while their sandbox is still listed.
-	removals sync.WaitGroup
+	removals crew
 	removing chan struct{} // of folders, at the same time
 	// behind has a token of each sandbox that nobody sees any more and whose mounts and cgroup are being removed: see
 	// forget. backlog counts these, and folders.
@@ -469,7 +469,7 @@ func (m *Manager) closeAll(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	m.removals.Wait()
-	m.watchers.Wait()
+	m.removals.Wait(ctx)
+	m.watchers.Wait(ctx)
 	return errors.Join(append(errs, m.closeShelf())...)
 }

@@ -143,7 +143,7 @@ func (m *Manager) startShell(ctx context.Context, p api.ShellParams) (*shell, er
 		}
 		return nil, err
 	}
-	go r.follow()
+	m.watchers.Go(r.follow)
 	return newShell(r, shellapi.NewClient(ours)), nil
 }
 

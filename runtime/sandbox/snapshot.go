@@ -91,8 +91,8 @@ func (m *Manager) roomForSnapshot(user uint32, name string, known catalogue) (ca
 	}
 	for _, sn := range all {
 		if name != "" && sn.Name == name {
-			return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to snapshot %s", name, sn.ID).WithField("name").
-				WithHint("choose another name, or remove it: hutch snapshot rm %s", name)
+			return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to snapshot %s", name, sn.ID).
+				WithField("name").WithHint("choose another name, or remove it: hutch snapshot rm %s", name)
 		}
 	}
 	return now, nil

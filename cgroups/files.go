@@ -17,7 +17,8 @@ const maxOpen = 2048
 type files struct {
 	mu   sync.RWMutex // held to read: nobody closes a file meanwhile
 	open map[string]map[string]int
-	n    int // files that are open
+	n    int    // files that are open
+	age  uint64 // how often files were forgotten
 }
 
 // read returns the start of a file of a folder. It stays open until forget.
@@ -27,17 +28,26 @@ func (f *files) read(dir, name string) (string, error) {
 		defer f.mu.RUnlock()
 		return readAt(fd, dir, name)
 	}
+	age := f.age
 	f.mu.RUnlock()
 	fd, err := unix.Open(filepath.Join(dir, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: filepath.Join(dir, name), Err: err}
 	}
 	text, err := readAt(fd, dir, name)
+	if err != nil || !f.keep(dir, name, fd, age) {
+		_ = unix.Close(fd)
+	}
+	return text, err
+}
+
+// keep says whether a file that was opened at an age stays open. Its folder may have been forgotten since, as those are
+// that are gone, and nobody would ever close it.
+func (f *files) keep(dir, name string, fd int, age uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.open[dir][name]; ok || err != nil || f.n >= maxOpen {
-		_ = unix.Close(fd)
-		return text, err
+	if _, ok := f.open[dir][name]; ok || f.age != age || f.n >= maxOpen {
+		return false
 	}
 	if f.open == nil {
 		f.open = map[string]map[string]int{}
@@ -47,7 +57,7 @@ func (f *files) read(dir, name string) (string, error) {
 	}
 	f.open[dir][name] = fd
 	f.n++
-	return text, nil
+	return true
 }
 
 // readAt reads from the start: the kernel then makes the text anew.
@@ -64,6 +74,7 @@ func readAt(fd int, dir, name string) (string, error) {
 func (f *files) forget(which func(dir string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.age++
 	for dir := range f.open {
 		if which(dir) {
 			f.drop(dir)
@@ -75,6 +86,7 @@ func (f *files) forget(which func(dir string) bool) {
 func (f *files) forgetOne(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.age++
 	f.drop(dir)
 }
 

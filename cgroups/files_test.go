@@ -50,3 +50,21 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%d files are open: %v", f.n, f.open)
 	}
 }
+
+// TestFilesForgotten: what was opened before its folder was forgotten does not stay open after it.
+func TestFilesForgotten(t *testing.T) {
+	for name, forget := range map[string]func(*files){
+		"one": func(f *files) { f.forgetOne("/a") },
+		"all": func(f *files) { f.forget(func(dir string) bool { return dir == "/a" }) },
+	} {
+		var f files
+		before := f.age
+		forget(&f)
+		if f.keep("/a", "events", 1<<20, before) || f.n != 0 || len(f.open) != 0 {
+			t.Errorf("%s: a file of a forgotten folder is kept: %v", name, f.open)
+		}
+		if !f.keep("/a", "events", 1<<20, f.age) || f.n != 1 {
+			t.Errorf("%s: a file of a new folder is not kept", name)
+		}
+	}
+}

@@ -2,13 +2,13 @@ package cgroups
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,36 +97,60 @@ func awaitFrozen(ctx context.Context, dir string) error {
 	}
 	defer events.Close()
 	err = awaitEvent(ctx, events, "frozen", 1)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("a process of %s is in an uninterruptible wait and cannot be stopped: %w", dir, err)
 	}
 	return err
 }
 
-// awaitEvent waits until key has the value in a cgroup.events file; a cgroup that is
+// awaitEvent waits until key has the value in a cgroup.events file, or for the end of ctx; a cgroup that is
 // removed meanwhile is as good. A kernfs file reports a change with POLLPRI.
 func awaitEvent(ctx context.Context, events *os.File, key string, want uint64) error {
-	buf := make([]byte, 128)
+	there, err := hasEvent(events, key, want)
+	if there || err != nil {
+		return err
+	}
+	ended, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", events.Name(), err)
+	}
+	told := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
+		_, _ = unix.Write(ended, binary.NativeEndian.AppendUint64(nil, 1))
+	})
+	defer func() {
+		if !stop() {
+			<-told
+		}
+		_ = unix.Close(ended)
+	}()
 	for {
-		n, err := events.ReadAt(buf, 0)
-		if errors.Is(err, unix.ENODEV) {
-			return nil
+		if there, err = hasEvent(events, key, want); there || err != nil {
+			return err
 		}
-		if n == 0 {
-			return fmt.Errorf("read %s: %w", events.Name(), err)
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for %s to say %s %d: %w", events.Name(), key, want, context.Cause(ctx))
 		}
-		if got, ok := flatKey(string(buf[:n]), key); ok && got == want {
-			return nil
-		}
-		left := -1
-		if deadline, ok := ctx.Deadline(); ok {
-			left = int(max(0, time.Until(deadline).Milliseconds()))
-		}
-		n, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, left)
-		if n == 0 && err == nil {
-			return fmt.Errorf("wait for %s to say %s %d: %w", events.Name(), key, want, context.DeadlineExceeded)
+		fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for %s: %w", events.Name(), err)
 		}
 	}
+}
+
+// hasEvent says whether key has the value, or the cgroup is gone.
+func hasEvent(events *os.File, key string, want uint64) (bool, error) {
+	buf := make([]byte, 128)
+	n, err := events.ReadAt(buf, 0)
+	if errors.Is(err, unix.ENODEV) {
+		return true, nil
+	}
+	if n == 0 {
+		return false, fmt.Errorf("read %s: %w", events.Name(), err)
+	}
+	got, ok := flatKey(string(buf[:n]), key)
+	return ok && got == want, nil
 }
 
 // KillAll kills every process of a sandbox but PID 1, and waits until they are gone or ctx

@@ -24,8 +24,29 @@ type hits struct {
 	done    sync.WaitGroup
 
 	mu     sync.Mutex
-	byWD   map[int32]func()
+	byWD   map[int32]*hit
 	closed bool
+}
+
+// hit is what is called for one file.
+type hit struct {
+	mu   sync.Mutex // held while it is called
+	call func()     // nil when nobody wants it any more
+}
+
+func (h *hit) now() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.call != nil {
+		h.call()
+	}
+}
+
+// end returns when it is not being called, and will not be.
+func (h *hit) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.call = nil
 }
 
 func newHits() (*hits, error) {
@@ -33,7 +54,7 @@ func newHits() (*hits, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch limits: %w", err)
 	}
-	h := &hits{inotify: os.NewFile(uintptr(fd), "inotify"), fd: fd, byWD: map[int32]func(){}}
+	h := &hits{inotify: os.NewFile(uintptr(fd), "inotify"), fd: fd, byWD: map[int32]*hit{}}
 	h.done.Go(h.read)
 	return h, nil
 }
@@ -57,10 +78,10 @@ func (h *hits) read() {
 		}
 		for at := 0; at+unix.SizeofInotifyEvent <= n; { // see watcher.read
 			h.mu.Lock()
-			call := h.byWD[int32(binary.NativeEndian.Uint32(buf[at:]))]
+			met := h.byWD[int32(binary.NativeEndian.Uint32(buf[at:]))]
 			h.mu.Unlock()
-			if call != nil {
-				call()
+			if met != nil {
+				met.now()
 			}
 			at += unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[at+12:]))
 		}
@@ -77,20 +98,26 @@ func (h *hits) add(path string, call func()) (drop func(), err error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "watch", Path: path, Err: err}
 	}
-	h.byWD[int32(wd)] = call
+	met := &hit{call: call}
+	h.byWD[int32(wd)] = met
 	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.byWD, int32(wd))
-		if !h.closed {
-			_, _ = unix.InotifyRmWatch(h.fd, uint32(wd))
-		}
+		h.forget(int32(wd))
+		met.end()
 	}, nil
 }
 
+func (h *hits) forget(wd int32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byWD, wd)
+	if !h.closed {
+		_, _ = unix.InotifyRmWatch(h.fd, uint32(wd))
+	}
+}
+
 // Watch calls hit, with VerdictOOM or VerdictPIDs, whenever a sandbox has met its limit of
-// memory or of processes, until stop is called. hit must not wait for anything. What cannot
-// be watched is left out: Events counts it all the same.
+// memory or of processes. Once stop has returned hit is not being called, and will not be: hit must not call stop, nor
+// wait for anything. What cannot be watched is left out: Events counts it all the same.
 func (x *Execs) Watch(sandbox string, hit func(api.Verdict)) (stop func(), err error) {
 	var stops []func()
 	stop = func() {

@@ -22,11 +22,11 @@ func FuzzNormalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		var ref string
 		var err error
-		cost.Input(t, s, func(s string) { ref, err = Normalize(s) })
+		cost.Input(t, s, func(s string) { ref, err = normalize(s) })
 		if err != nil {
 			return
 		}
-		again, err := Normalize(ref)
+		again, err := normalize(ref)
 		if err != nil || again != ref {
 			t.Errorf("%q became %q, which becomes %q, %v", s, ref, again, err)
 		}
@@ -78,8 +78,8 @@ func TestNormalize(t *testing.T) {
 		"127.0.0.1:5000/x": "127.0.0.1:5000/x:latest", "localhost/x:1": "localhost/x:1",
 		"debian:12@sha256:" + strings.Repeat("a", 64): "docker.io/library/debian@sha256:" + strings.Repeat("a", 64),
 	} {
-		if got, err := Normalize(in); err != nil || got != want {
-			t.Errorf("Normalize(%q) = %q, %v; want %q", in, got, err, want)
+		if got, err := normalize(in); err != nil || got != want {
+			t.Errorf("normalize(%q) = %q, %v; want %q", in, got, err, want)
 		}
 	}
 }
@@ -111,4 +111,12 @@ func must1[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+func normalize(ref string) (string, error) {
+	named, err := parseRef(ref)
+	if err != nil {
+		return "", err
+	}
+	return named.String(), nil
 }

@@ -93,38 +93,49 @@ func (s *Store) marked() (map[string]bool, error) {
 	return marked, s.markPinned(marked)
 }
 
-// collect removes one folder unless it is wanted after all. A puller leases a
-// layer before it writes the reference that names it, so once the exclusive
-// lock is held either the reference is visible or nobody has the layer.
+// collect removes one folder unless it is wanted after all.
 func (s *Store) collect(name string) (freed int64, err error) {
-	dir, err := openDir(s.path(name))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0, nil
-		}
-		return 0, err
-	}
-	defer dir.Close()
-	if err := flockNow(dir, unix.LOCK_EX); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return 0, nil // leased, or being collected
-		}
-		return 0, fmt.Errorf("lock %s: %w", name, err)
-	}
-	marked, err := s.marked()
-	if err != nil || marked[name] {
-		return 0, err
-	}
-	t, err := s.newTmp()
-	if err != nil {
+	t, err := s.withdraw(name)
+	if t == nil || err != nil {
 		return 0, err
 	}
 	defer t.discard()
+	return diskUse(t.path), nil
+}
+
+// withdraw puts a folder where nobody finds it, to be discarded; nil where it is wanted after all, or gone. A puller
+// leases a layer before it writes the reference that names it, so once the exclusive lock is held either the reference
+// is visible or nobody has the layer. Who asks for a lease waits for the lock, and so not for the deletion, which can
+// take long.
+func (s *Store) withdraw(name string) (_ *tmp, err error) {
+	dir, err := openDir(s.path(name))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	defer unlockNow(dir)
+	if err := flockNow(dir, unix.LOCK_EX); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, nil // leased, or being collected
+		}
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	marked, err := s.marked()
+	if err != nil || marked[name] {
+		return nil, err
+	}
+	t, err := s.newTmp()
+	if err != nil {
+		return nil, err
+	}
 	// The rename makes the removal atomic for everybody else.
 	if err := os.Rename(s.path(name), filepath.Join(t.path, "gone")); err != nil {
-		return 0, err
+		t.discard()
+		return nil, err
 	}
-	return diskUse(filepath.Join(t.path, "gone")), nil
+	return t, nil
 }
 
 // diskUse adds up the allocated bytes below dir; hard links count once per

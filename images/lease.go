@@ -70,13 +70,10 @@ func (l *Lease) Each(f func(name string, lock *os.File)) {
 }
 
 func (l *leases) hold(path, name string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if have := l.m[name]; have != nil {
-		have.n++
+	if l.again(name) {
 		return nil
 	}
-	dir, err := lockShared(path)
+	dir, err := lockShared(path) // others go on meanwhile
 	if err != nil {
 		return err
 	}
@@ -84,28 +81,41 @@ func (l *leases) hold(path, name string) error {
 		return api.Errorf(api.NotFound, "the store has no folder %s", name).
 			WithHint("Pull the image again.")
 	}
-	if l.m == nil {
-		l.m = make(map[string]*leased)
-	}
-	l.m[name] = &leased{dir: dir, n: 1}
+	l.enter(name, dir)
 	return nil
+}
+
+// again takes a lease of a folder once more; false where there is none.
+func (l *leases) again(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	have := l.m[name]
+	if have == nil {
+		return false
+	}
+	have.n++
+	return true
 }
 
 // adopt makes a lease of a folder that the caller has open and has taken the
 // shared flock of, and takes over the file.
 func (l *leases) adopt(name string, dir *os.File) *Lease {
+	l.enter(name, dir)
+	return &Lease{l: l, names: []string{name}}
+}
+
+func (l *leases) enter(name string, dir *os.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if have := l.m[name]; have != nil {
+	if have := l.m[name]; have != nil { // another was faster
 		have.n++
-		_ = dir.Close()
-	} else {
-		if l.m == nil {
-			l.m = make(map[string]*leased)
-		}
-		l.m[name] = &leased{dir: dir, n: 1}
+		unlockNow(dir)
+		return
 	}
-	return &Lease{l: l, names: []string{name}}
+	if l.m == nil {
+		l.m = make(map[string]*leased)
+	}
+	l.m[name] = &leased{dir: dir, n: 1}
 }
 
 func (l *leases) drop(name string) {

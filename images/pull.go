@@ -43,7 +43,7 @@ type PullOptions struct {
 // layer of it was verified against its digests and is on disk; until then no
 // part of it is visible. It can be interrupted by ctx or by a crash at any
 // point and be called again. References are normalised as by
-// Normalize, aliases of registries.conf apart.
+// parseRef, aliases of registries.conf apart.
 func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, error) {
 	named, want, err := s.checkPull(ref, o)
 	if err != nil {

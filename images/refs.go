@@ -53,16 +53,8 @@ func (r *record) pulledAs() string {
 	return r.Origin
 }
 
-// Normalize gives the full form of a reference: short names mean docker.io and
+// parseRef gives the full form of a reference: short names mean docker.io and
 // docker.io/library, no tag means "latest", and a digest makes a tag void.
-func Normalize(ref string) (string, error) {
-	named, err := parseRef(ref)
-	if err != nil {
-		return "", err
-	}
-	return named.String(), nil
-}
-
 func parseRef(ref string) (reference.Named, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {

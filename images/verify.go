@@ -375,6 +375,9 @@ func (s *Store) repairFrom(ctx context.Context, ref, name string, o VerifyOption
 // exchange puts work in the place of a unit that nobody uses; the old one is then where
 // work was.
 func (s *Store) exchange(work, name string) error {
+	if err := s.sync(); err != nil { // before it can be seen: a power cut must not leave a worse one
+		return err
+	}
 	dir, err := openDir(s.path(name))
 	if err != nil {
 		return err
@@ -387,9 +390,6 @@ func (s *Store) exchange(work, name string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", name, err)
-	}
-	if err := s.sync(); err != nil { // before it can be seen: a power cut must not leave a worse one
-		return err
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, work, unix.AT_FDCWD, s.path(name), unix.RENAME_EXCHANGE); err != nil {
 		return fmt.Errorf("replace %s: %w", name, err)

@@ -13,7 +13,6 @@ package netfilter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -221,11 +220,4 @@ func unusable(err error) error {
 	}
 	return api.Errorf(api.Internal, "make the sandbox's network: %w", err).
 		WithHint("hutch doctor shows what this machine allows")
-}
-
-func wrap(op string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", op, err)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,22 +175,17 @@ func (n *Network) serveNew() error {
 		if n.served[c] {
 			continue
 		}
-		n.served[c] = true
 		datagrams, err := proxy.NewDatagrams(c)
 		if err != nil {
 			return err
 		}
+		n.served[c] = true
 		n.serving.Go(func() { n.proxy.ServeUDP(datagrams) })
 	}
+	n.release()
 	files, err := n.ns.Files()
 	if err != nil {
 		return err
-	}
-	for name := range n.kept {
-		if files[name] == nil {
-			delete(n.kept, name)
-			_ = n.e.cfg.Unkeep(key(n.id, name)) // with hutch-launch gone nothing is kept
-		}
 	}
 	for name, f := range files {
 		if !n.kept[name] {
@@ -200,9 +196,23 @@ func (n *Network) serveNew() error {
 	return err
 }
 
+// release gives back what is kept of sockets that are not the namespace's any more.
+func (n *Network) release() {
+	names := n.ns.Names()
+	for name := range n.kept {
+		if !slices.Contains(names, name) {
+			delete(n.kept, name)
+			_ = n.e.cfg.Unkeep(key(n.id, name)) // with hutch-launch gone nothing is kept
+		}
+	}
+}
+
 func (n *Network) keep(name string, f *os.File) error {
+	if err := n.e.cfg.Keep(key(n.id, name), f); err != nil {
+		return fmt.Errorf("keep the sandbox's network: %w", err)
+	}
 	n.kept[name] = true
-	return wrap("keep the sandbox's network", n.e.cfg.Keep(key(n.id, name), f))
+	return nil
 }
 
 // config is what the namespace must know of a policy.
@@ -234,16 +244,28 @@ func (n *Network) Update(p api.NetPolicy) error {
 	if n.closed {
 		return net.ErrClosed
 	}
-	// What is forbidden ends first, what is allowed comes last.
 	before := n.rules.Swap(rules)
+	if err = n.enforce(); err == nil {
+		return nil
+	}
+	n.rules.Store(before)
+	if back := n.enforce(); back != nil {
+		// Each part allows what both policies do, or less.
+		return errors.Join(err, api.Errorf(api.Internal, "put the network policy before back in force: %w", back).
+			WithHint("less may be reachable than it says; update the policy again, or create another sandbox"))
+	}
+	return err
+}
+
+// enforce puts n.rules in force, whatever is. What is forbidden ends first, what is allowed comes last.
+func (n *Network) enforce() error {
 	if err := n.updateKernel(); err != nil {
-		n.rules.Store(before)
 		return err
 	}
 	n.proxy.Recheck()
-	if err := n.ns.Apply(config(rules)); err != nil {
-		n.rules.Store(before)
-		return errors.Join(unusable(err), n.updateKernel())
+	n.release() // before their ports are bound again
+	if err := n.ns.Apply(config(n.rules.Load())); err != nil {
+		return unusable(err)
 	}
 	return n.serveNew()
 }

@@ -2,6 +2,8 @@ package netfilter
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,7 +73,8 @@ func about(mount string, event bpf.Event) (pid int, command []string, err error)
 	path, _, _ = bytes.Cut(path, []byte("\n"))
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(mount, string(path)), &st); err != nil || !ok || st.Ino != event.Process {
-		return 0, nil, fmt.Errorf("process %d is in cgroup %q, not in %d: %w", event.PID, path, event.Process, err)
+		return 0, nil, fmt.Errorf("process %d is in cgroup %q, not in %d: %w", event.PID, path, event.Process,
+			cmp.Or(err, errOther))
 	}
 	status, err := readSome(dir, "status", 64<<10)
 	if err != nil {
@@ -80,6 +83,9 @@ func about(mount string, event bpf.Event) (pid int, command []string, err error)
 	line, err := readSome(dir, "cmdline", maxCommand)
 	return pidInside(string(status)), arguments(line), err
 }
+
+// errOther says that the kernel used the pid of a process again.
+var errOther = errors.New("it is another process")
 
 func readSome(dir *os.Root, name string, bytes int64) ([]byte, error) {
 	f, err := dir.Open(name)

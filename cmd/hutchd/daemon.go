@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +84,7 @@ type daemon struct {
 	runtimes  atomic.Pointer[config.Runtimes]
 	shipped   atomic.Pointer[[]api.TemplateSpec]
 
-	// ask serialises questions to the monitor; answers carries what it says.
-	ask     sync.Mutex
-	answers chan monitorapi.Message
+	questions *questions // to the monitor
 }
 
 // runDaemon is hutchd's role inside its own user and mount namespace.
@@ -102,19 +101,19 @@ func runDaemon() (err error) {
 	if err != nil {
 		return err
 	}
-	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second),
-		answers: make(chan monitorapi.Message, 1)}
+	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second)}
 	if d.launched, err = startOf(d.parent); err != nil {
 		return err
 	}
 	if d.monitor, err = packet.New(mon); err != nil {
 		return err
 	}
+	d.questions = newQuestions(func(q monitorapi.Message) error { return d.monitor.Send(q) })
 	var first monitorapi.Message
 	given, err := d.monitor.Recv(&first)
 	if err != nil || first.Config == nil || len(given) == 0 {
 		packet.CloseAll(given)
-		return fmt.Errorf("no config from the monitor: %w", err)
+		return fmt.Errorf("no config from the monitor: %w", cmp.Or(err, errors.New("it sent something else first")))
 	}
 	maps := given[1:]
 	defer packet.CloseAll(maps)
@@ -296,12 +295,12 @@ func (d *daemon) run() error {
 	<-ctx.Done()
 	d.log.Debug("ending", "why", context.Cause(ctx))
 
-	bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
 	var err error
 	if d.left = errors.Is(context.Cause(ctx), errLeave); !d.left {
-		err = d.manager.Close(bounded)
+		err = d.removeAll()
 	}
+	bounded, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
 	drain, cancelDrain := d.drain(bounded)
 	defer cancelDrain()
 	if serr := d.server.Shutdown(drain); serr != nil && !errors.Is(serr, context.DeadlineExceeded) {
@@ -317,6 +316,25 @@ func (d *daemon) run() error {
 	}
 	if d.left {
 		return errors.Join(errLeave, err)
+	}
+	return err
+}
+
+// What the end of hutchd may take; the monitor kills one that takes longer than removeTime and some seconds
+// (runtime/monitor, stopTimeout).
+const (
+	removeTime = 25 * time.Second // the removal of all sandboxes
+	endTime    = 20 * time.Second // the rest, which takes a second or two
+)
+
+// removeAll removes the sandboxes. What is not through in time the removal of the daemon's folder goes on with.
+func (d *daemon) removeAll() error {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTime)
+	defer cancel()
+	err := d.manager.Close(ctx)
+	if ctx.Err() != nil {
+		d.log.Error("not every sandbox was removed in time", "err", err)
+		d.log.Info("what there is", "goroutines", goroutines())
 	}
 	return err
 }
@@ -412,10 +430,7 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 		case msg.Reloaded != nil:
 			d.reloaded(msg)
 		case msg.Swept != nil, msg.Probed != nil, msg.Projected != nil:
-			select {
-			case d.answers <- msg:
-			default: // nobody waits any more
-			}
+			d.answered(msg)
 		}
 		packet.CloseAll(files)
 	}
@@ -471,19 +486,12 @@ func (d *daemon) watchIdle(ctx context.Context) {
 
 // question asks the monitor something and waits for the answer.
 func (d *daemon) question(ctx context.Context, q monitorapi.Message) (monitorapi.Message, error) {
-	d.ask.Lock()
-	defer d.ask.Unlock()
-	select {
-	case <-d.answers: // a late answer to a question that was given up
-	default:
-	}
-	if err := d.monitor.Send(q); err != nil {
-		return monitorapi.Message{}, err
-	}
-	select {
-	case a := <-d.answers:
-		return a, nil
-	case <-ctx.Done():
-		return monitorapi.Message{}, context.Cause(ctx)
+	return d.questions.ask(ctx, q)
+}
+
+// answered hands over what the monitor has answered.
+func (d *daemon) answered(msg monitorapi.Message) {
+	if !d.questions.answer(msg) {
+		d.log.Warn("the monitor answered what nobody has asked", "question", msg.Question)
 	}
 }

@@ -121,10 +121,7 @@ func (d *daemon) reloaded(msg monitorapi.Message) {
 	}
 	d.events.Emit(api.EventConfig, "", "", e)
 	if r.Asked {
-		select {
-		case d.answers <- msg:
-		default: // nobody waits any more
-		}
+		d.answered(msg)
 	}
 }
 

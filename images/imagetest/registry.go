@@ -72,11 +72,8 @@ func startRegistry(t testing.TB, auth string) string {
 	return url
 }
 
-// RunRegistry is StartRegistry for callers without a testing.TB. dir is where
-// it keeps everything; stop ends it and waits.
-func RunRegistry(dir string) (url string, stop func(), err error) { return runRegistry(dir, "") }
-
-// runRegistry takes the part of its configuration that says who may come.
+// runRegistry starts one that keeps everything in dir; stop ends it and waits. auth is the part of its configuration
+// that says who may come.
 func runRegistry(dir, auth string) (url string, stop func(), err error) {
 	config := filepath.Join(dir, "config.yml")
 	text := fmt.Sprintf("version: 0.1\nlog: {level: info, formatter: text}\nstorage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: 127.0.0.1:0}\n%s",

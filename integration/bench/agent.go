@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func setupWorkspaceDiff(ctx context.Context, h *Host) (*Prepared, error) {
 	if r, err := c.ExecRun(ctx,
 		api.ExecParams{Sandbox: sb.ID, Command: "for i in 0 1 2 3 4 5 6 7 8 9; do echo made >made$i; done"}, nil,
 		nil); err != nil || r.ExitCode != 0 {
-		return nil, fmt.Errorf("change files: %+v, %w", r, err)
+		return nil, errors.Join(fmt.Errorf("change files: %+v", r), err)
 	}
 	return timedCalls("workspace.diff", func(ctx context.Context) error {
 		d, err := c.DiffWorkspace(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb.ID},

@@ -117,7 +117,7 @@ func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepare
 	const fill = fillFiles + "; sleep 1000 >/dev/null 2>&1 &"
 	if r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: fill}, nil, nil); err != nil ||
 		r.ExitCode != 0 {
-		return nil, fmt.Errorf("write 10 MB: %+v: %w", r, err)
+		return nil, errors.Join(fmt.Errorf("write 10 MB: %+v", r), err)
 	}
 	one := func(ctx context.Context) (time.Duration, error) {
 		start := time.Now()

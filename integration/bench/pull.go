@@ -150,7 +150,7 @@ func hutchPuller(ctx context.Context, h *Host, dir, ref string) (*puller, error)
 				return err
 			}
 			if left, err := os.ReadDir(layers); err != nil || len(left) > 0 {
-				return fmt.Errorf("%d layers are left: %w", len(left), err)
+				return errors.Join(fmt.Errorf("%d layers are left", len(left)), err)
 			}
 			return nil
 		},

@@ -37,7 +37,7 @@ func setupImageMount(ctx context.Context, h *Host) (*Prepared, error) {
 	store := filepath.Join(dir, "data", "images")
 	records, err := filepath.Glob(filepath.Join(store, "refs", "*.json"))
 	if err != nil || len(records) != 1 {
-		return nil, fmt.Errorf("%d records of images: %w", len(records), err)
+		return nil, errors.Join(fmt.Errorf("there are %d records of images, not one", len(records)), err)
 	}
 	return &Prepared{Command: "read " + records[0] + ", mkdir, fsopen, fsconfig, fsmount, move_mount",
 		Note: fmt.Sprintf("the median of %d in a row", callsPerRun),

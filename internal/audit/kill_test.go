@@ -59,7 +59,7 @@ func TestKill(t *testing.T) {
 		testenv.RandomMoment(10 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		v, err := VerifyDir(filepath.Join(dir, box), box)
+		v, err := verifyDir(filepath.Join(dir, box), box, nil, nil)
 		if err != nil || !v.OK {
 			t.Fatalf("round %d: %+v, %v", round, v, err)
 		}

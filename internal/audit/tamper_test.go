@@ -163,11 +163,11 @@ func TestTamper(t *testing.T) {
 			t.Run(fmt.Sprint(name, " closed ", closed), func(t *testing.T) {
 				dir := t.TempDir()
 				files := segmentsOf(t, dir, box, closed)
-				if v, err := VerifyDir(filepath.Join(dir, box), box); err != nil || !v.OK {
+				if v, err := verifyDir(filepath.Join(dir, box), box, nil, nil); err != nil || !v.OK {
 					t.Fatal(v, err)
 				}
 				seq := c.tamper(t, dir, files)
-				v, err := VerifyDir(filepath.Join(dir, box), box)
+				v, err := verifyDir(filepath.Join(dir, box), box, nil, nil)
 				if err != nil || v.OK {
 					t.Fatalf("not found: %+v, %v", v, err)
 				}
@@ -186,7 +186,7 @@ func TestTamper(t *testing.T) {
 func TestRewritten(t *testing.T) {
 	dir := t.TempDir()
 	segmentsOf(t, dir, box, true)
-	honest, err := VerifyDir(filepath.Join(dir, box), box)
+	honest, err := verifyDir(filepath.Join(dir, box), box, nil, nil)
 	if err != nil || !honest.OK {
 		t.Fatal(honest, err)
 	}
@@ -207,10 +207,10 @@ func TestRewritten(t *testing.T) {
 			return lines
 		})
 	}
-	if v, err := VerifyDir(filepath.Join(dir, box), box); err != nil || !v.OK {
+	if v, err := verifyDir(filepath.Join(dir, box), box, nil, nil); err != nil || !v.OK {
 		t.Errorf("%+v %v", v, err) // as DESIGN.md says
 	}
-	v, err := VerifyDir(filepath.Join(dir, box), box, early)
+	v, err := verifyDir(filepath.Join(dir, box), box, nil, []api.AuditHead{early})
 	if err != nil || v.OK || v.Issues[0].Seq != early.Seq {
 		t.Errorf("%+v %v", v, err)
 	}

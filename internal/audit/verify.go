@@ -149,12 +149,7 @@ func VerifyStream(r io.Reader, name string, heads ...api.AuditHead) (api.AuditVe
 	return v.finish(name), err
 }
 
-// VerifyDir checks a log that nobody writes.
-func VerifyDir(dir, sandbox string, heads ...api.AuditHead) (api.AuditVerified, error) {
-	return verifyDir(dir, sandbox, nil, heads)
-}
-
-// verifyDir checks a log; of one that is open, up to its end.
+// verifyDir checks a log; of one that is open, up to its end: nil is a log that nobody writes.
 func verifyDir(dir, sandbox string, open *end, heads []api.AuditHead) (api.AuditVerified, error) {
 	firsts, err := listSegments(dir)
 	if err != nil {

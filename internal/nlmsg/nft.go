@@ -98,13 +98,6 @@ func (c Chain) NewTable() Message {
 	return c.message(unix.NFT_MSG_NEWTABLE, Attr(tableName, text(c.Table)))
 }
 
-// DelTable removes the table with all that is in it.
-func (c Chain) DelTable() Message {
-	m := c.message(unix.NFT_MSG_DELTABLE, Attr(tableName, text(c.Table)))
-	m.Flags = 0
-	return m
-}
-
 // New makes the chain, which rules of others go to.
 func (c Chain) New() Message {
 	return c.message(unix.NFT_MSG_NEWCHAIN, Attr(chainTable, text(c.Table)), Attr(chainName, text(c.Name)))

@@ -93,7 +93,10 @@ func (st *Store) Lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the shelf: %w", err)
 	}
-	return f, flock(f, unix.LOCK_EX)
+	if err := flock(f, unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func flock(f *os.File, how int) error {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
-	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/treecopy"
 )
 
@@ -327,6 +326,3 @@ func (s *Store) Rebuild(ctx context.Context, c Checkpoint, to string) (restored 
 		return s.write(next)
 	}, nil
 }
-
-// Discard removes all checkpoints.
-func Discard(dir string) error { return rmtree.Path(dir) }

@@ -35,9 +35,6 @@ var DefaultPrefix = netip.MustParsePrefix("198.18.0.0/15")
 // the resolver's, and some to spare.
 const reserved = 16
 
-// Resolver is the address of the sandbox's resolver, which no name gets.
-func Resolver(prefix netip.Prefix) netip.Addr { return prefix.Masked().Addr().Next() }
-
 // MaxNames is how many names a sandbox may learn in its life. It bounds what one that
 // invents names costs the daemon: about 200 bytes each.
 const MaxNames = 32768

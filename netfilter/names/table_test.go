@@ -39,7 +39,7 @@ func TestTableSurvives(t *testing.T) {
 	for i := range 100 {
 		name := fmt.Sprintf("n%d.example.com", i)
 		given[name] = address1(t, first, name)
-		if !small.Contains(given[name]) || given[name] == Resolver(small) {
+		if !small.Contains(given[name]) || given[name] == small.Masked().Addr().Next() {
 			t.Fatalf("%s has %s", name, given[name])
 		}
 	}

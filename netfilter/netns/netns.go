@@ -86,6 +86,7 @@ type Namespace struct {
 	SYNs *hold.Queue
 
 	config  Config         // in force
+	partly  bool           // of config only a part is: what came after it failed
 	routed  []netip.Prefix // besides Synthetic
 	heldWeb []uint16       // ports of TLS and HTTP that there are rules to hold for
 	spare   *spares        // until the first Apply; may be nil
@@ -263,12 +264,13 @@ func (n *Namespace) Apply(c Config) error {
 	n.spare = nil
 	defer spare.close()
 	c.normalise(n.Way)
-	if c.equal(&n.config) {
+	if !n.partly && c.equal(&n.config) {
 		return nil
 	}
 	if err := n.Way.supports(&c); err != nil {
 		return err
 	}
+	n.partly = true
 	var err error
 	if spare.enough(&c) {
 		err = n.change(&c, spare.hands())
@@ -278,7 +280,7 @@ func (n *Namespace) Apply(c Config) error {
 	if err != nil {
 		return fmt.Errorf("apply the policy to a network namespace: %w", err)
 	}
-	n.config = c
+	n.config, n.partly = c, false
 	return nil
 }
 

@@ -110,18 +110,7 @@ func (n *Namespace) wanted(c *Config) []netip.Prefix {
 // failure leaves fewer.
 func (n *Namespace) reroute(c *Config, in *hands) error {
 	want := n.wanted(c)
-	var changes []nlmsg.Message
-	for _, p := range n.routed {
-		if !slices.Contains(want, p) {
-			changes = append(changes, gone(unix.RTN_LOCAL, p))
-		}
-	}
-	for _, p := range want {
-		if !slices.Contains(n.routed, p) {
-			changes = append(changes, route(unix.RTN_LOCAL, p))
-		}
-	}
-	for _, m := range changes {
+	change := func(m nlmsg.Message) error {
 		send := in.route
 		if m.Body[0] == unix.AF_INET6 {
 			send = func(b nlmsg.Batch) error { return send6(in.route, b) }
@@ -129,7 +118,25 @@ func (n *Namespace) reroute(c *Config, in *hands) error {
 		if err := send(nlmsg.Route(m)); err != nil {
 			return fmt.Errorf("routes of literal addresses: %w", err)
 		}
+		return nil
 	}
-	n.routed = want
+	for _, p := range slices.Clone(n.routed) {
+		if slices.Contains(want, p) {
+			continue
+		}
+		if err := change(gone(unix.RTN_LOCAL, p)); err != nil {
+			return err
+		}
+		n.routed = slices.DeleteFunc(n.routed, func(q netip.Prefix) bool { return q == p })
+	}
+	for _, p := range want {
+		if slices.Contains(n.routed, p) {
+			continue
+		}
+		if err := change(route(unix.RTN_LOCAL, p)); err != nil {
+			return err
+		}
+		n.routed = append(n.routed, p)
+	}
 	return nil
 }

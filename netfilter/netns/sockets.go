@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net"
 	"net/netip"
@@ -119,26 +120,35 @@ func portOf(a net.Addr) uint16 {
 // caller's.
 func (n *Namespace) Files() (files map[string]*os.File, err error) {
 	files = map[string]*os.File{}
-	add := func(name string, file func() (*os.File, error)) {
-		if err != nil {
-			return
+	for name, file := range n.parts() {
+		if files[name], err = file(); err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("duplicate the sockets of a network namespace: %w", err)
 		}
-		files[name], err = file()
-	}
-	add("netns/"+string(n.Way), func() (*os.File, error) { return dup(n.File) })
-	for _, l := range n.TCP {
-		add("tcp/"+l.Addr().String(), l.File)
-	}
-	add("dns", n.DNS.File)
-	add("dns-tcp", n.DNSTCP.File)
-	for _, c := range n.UDP {
-		add("udp/"+c.LocalAddr().String(), c.File)
-	}
-	if err != nil {
-		closeAll(files)
-		return nil, fmt.Errorf("duplicate the sockets of a network namespace: %w", err)
 	}
 	return files, nil
+}
+
+// Names are those of Files.
+func (n *Namespace) Names() (names []string) {
+	for name := range n.parts() {
+		names = append(names, name)
+	}
+	return names
+}
+
+// parts are the names of Files, each with what duplicates it.
+func (n *Namespace) parts() iter.Seq2[string, func() (*os.File, error)] {
+	return func(yield func(string, func() (*os.File, error)) bool) {
+		ok := yield("netns/"+string(n.Way), func() (*os.File, error) { return dup(n.File) })
+		for _, l := range n.TCP {
+			ok = ok && yield("tcp/"+l.Addr().String(), l.File)
+		}
+		ok = ok && yield("dns", n.DNS.File) && yield("dns-tcp", n.DNSTCP.File)
+		for _, c := range n.UDP {
+			ok = ok && yield("udp/"+c.LocalAddr().String(), c.File)
+		}
+	}
 }
 
 func closeAll(files map[string]*os.File) {

@@ -209,10 +209,6 @@ func (r *Rules) Mode() api.NetMode { return r.mode }
 // Policy is what the rules were compiled from. Its lists are not the caller's to change.
 func (r *Rules) Policy() api.NetPolicy { return r.policy }
 
-// Literals says that connections to addresses without a name may pass, so that they
-// must reach the proxy instead of a prohibiting route.
-func (r *Rules) Literals() bool { return r.any() || len(r.allowCIDRs.at) > 0 }
-
 // any says that a connection to whatever port must reach the proxy, which lets it pass, notes it or has somebody asked.
 func (r *Rules) any() bool { return r.open || r.asks || r.mode == api.NetLearn }
 

@@ -31,11 +31,6 @@ type clientHello struct {
 	ech        bool   // the server name may not be the one that the server will take
 }
 
-// parseHello reads the ClientHello that a TLS stream begins with.
-func parseHello(stream []byte) (clientHello, error) {
-	return new(helloReader).read(stream)
-}
-
 // helloReader reads a ClientHello in as many records as it comes. It is strict: what two
 // readers could understand in two ways is an error.
 type helloReader struct {

@@ -235,3 +235,8 @@ func helloBytes(t testing.TB, config *tls.Config) []byte {
 	}
 	return b[:n]
 }
+
+// parseHello reads the ClientHello that a TLS stream begins with.
+func parseHello(stream []byte) (clientHello, error) {
+	return new(helloReader).read(stream)
+}

@@ -7,8 +7,8 @@
 // client must ignore what it does not know.
 //
 // To add a field: add it to its struct with a comment, to the struct's Validate
-// when some values make no sense, to docs/rpc.md through `make generate`, and
-// to the CHANGELOG. To add a method: add it to Methods in methods.go; the
+// when some values make no sense, and to the CHANGELOG; rpc.discover describes
+// it by itself. To add a method: add it to Methods in methods.go; the
 // dispatcher refuses to start when a method has no handler or a handler no
 // method.
 package api

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,8 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 	if parent, err := parentOf(pid); err != nil || parent != m.launcher.PID {
 		_ = h.pidfd.Close() // somebody else
 		h.pidfd = nil
-		return false, fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent, err)
+		return false, fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent,
+			cmp.Or(err, errors.New("it must be hutch-launch itself")))
 	}
 	scanner, closeScanner, err := open("hutch-scan")
 	if err != nil {
@@ -110,8 +112,8 @@ func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, files []*
 	files, err := h.conn.Recv(&first)
 	packet.CloseAll(files)
 	for err == nil && first.Project != nil { // a sandbox that it cannot take over is removed
-		err = h.send(monitorapi.Message{Projected: &monitorapi.Projected{Sandbox: first.Project.Sandbox,
-			Error: "hutchd does not serve yet"}})
+		err = h.send(monitorapi.Message{Question: first.Question, Projected: &monitorapi.Projected{
+			Sandbox: first.Project.Sandbox, Error: "hutchd does not serve yet"}})
 		if first = (monitorapi.Message{}); err == nil {
 			files, err = h.conn.Recv(&first)
 			packet.CloseAll(files)

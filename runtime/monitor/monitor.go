@@ -408,39 +408,43 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 		if err != nil {
 			return
 		}
-		switch {
-		case msg.Sweep != nil:
-			// Removes only empty cgroups whose names tell that their monitor is dead.
-			removed, _, err := cgroups.Sweep(sweepWait)
-			swept := &monitorapi.Swept{Removed: removed}
-			if err != nil {
-				swept.Error = err.Error()
-			}
-			if err := h.send(monitorapi.Message{Swept: swept}); err != nil {
+		if a, ok := m.answer(ctx, h, &msg); ok {
+			a.Question = msg.Question
+			if err := h.send(a); err != nil {
 				return
 			}
-		case msg.Probe != nil:
-			if err := h.send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx, h)}}); err != nil {
-				return
-			}
-		case msg.Reload != nil:
-			r := m.reload()
-			r.Asked = true
-			if err := h.send(monitorapi.Message{Reloaded: r}); err != nil {
-				return
-			}
-		case msg.Project != nil:
-			done := &monitorapi.Projected{Sandbox: msg.Project.Sandbox}
-			if err := m.limitProject(msg.Project); err != nil {
-				done.Error = err.Error()
-			}
-			if err := h.send(monitorapi.Message{Projected: done}); err != nil {
-				return
-			}
-		case msg.Ending != nil:
+		} else if msg.Ending != nil {
 			m.ends(h, msg.Ending.Keep)
-		default:
+		} else {
 			m.log.Warn("hutchd asked for something that the monitor does not do")
 		}
 	}
+}
+
+// answer does what hutchd asks for; false where msg is no question.
+func (m *monitor) answer(ctx context.Context, h *hutchd, msg *monitorapi.Message) (a monitorapi.Message, ok bool) {
+	switch {
+	case msg.Sweep != nil:
+		// Removes only empty cgroups whose names tell that their monitor is dead.
+		removed, _, err := cgroups.Sweep(sweepWait)
+		a.Swept = &monitorapi.Swept{Removed: removed, Error: textOf(err)}
+	case msg.Probe != nil:
+		a.Probed = &monitorapi.Probed{Checks: m.probe(ctx, h)}
+	case msg.Reload != nil:
+		a.Reloaded = m.reload()
+		a.Reloaded.Asked = true
+	case msg.Project != nil:
+		a.Projected = &monitorapi.Projected{Sandbox: msg.Project.Sandbox, Error: textOf(m.limitProject(msg.Project))}
+	default:
+		return a, false
+	}
+	return a, true
+}
+
+// textOf is what an error says, "" for none.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -104,9 +104,9 @@ func (m *Manager) admit(s *Sandbox) {
 	}
 	s.rearmIdle(m)
 	m.mu.Lock()
-	gone := m.doneCreating(s.conn)
+	gone := m.doneCreating(s.conn) && s.spec.Owner == api.OwnerConnection
 	m.mu.Unlock()
-	if gone && s.spec.Owner == api.OwnerConnection {
+	if gone {
 		m.removeLater(s, "its owner's connection ended")
 	}
 	m.watchPID1(s)

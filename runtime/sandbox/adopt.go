@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,10 +127,6 @@ func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) err
 	})
 }
 
-// claimGrace is how long a sandbox that is tied to its creator's connection waits for the
-// creator, whose connection went with the hutchd before.
-const claimGrace = 10 * time.Second
-
 // adoptTimeout bounds what a new hutchd waits for one PID 1.
 const adoptTimeout = 5 * time.Second
 
@@ -222,6 +219,9 @@ func unmountOwn(dir string) error {
 	return nil
 }
 
+// errNotRecord is a record that can be read, and says too little, or speaks of another.
+var errNotRecord = errors.New("it lacks what it must say, or is another's")
+
 // errNoRecord is a sandbox whose record is not written yet, or not there any more.
 var errNoRecord = errors.New("it has no record: it was being made, or removed")
 
@@ -245,7 +245,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	from, err := readSaved(data)
 	if err != nil || from.Root == nil || from.Record.ID != h.ID {
-		return fmt.Errorf("record.json is not one: %w", err)
+		return fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
 	}
 	if from.Unready {
 		return errUnready
@@ -347,56 +347,27 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
 	}
-	if s.record.State == api.Paused {
+	if r := s.Record(); r.State == api.Paused {
 		if err := m.repause(ctx, s); err != nil {
 			m.cfg.Logger.Error("pause again a sandbox that was paused", "sandbox", s.id, "err", err)
-		} else if s.record.Paused.ReclaimedBytes == nil { // the hutchd before was not through
+		} else if r.Paused == nil || r.Paused.ReclaimedBytes == nil { // the hutchd before was not through
 			m.reclaim(s)
 		}
 	}
-	m.watchAdopted(s)
-	return nil
-}
-
-// watchAdopted starts the clocks of an adopted sandbox, as admit does for a new one.
-func (m *Manager) watchAdopted(s *Sandbox) {
-	if until := s.record.Expires; until != nil {
-		s.setTTL(m, *until)
-	}
-	s.rearmIdle(m)
-	if s.orphaned {
-		s.timers = append(s.timers, time.AfterFunc(claimGrace, func() {
-			m.mu.Lock()
-			left := s.orphaned
-			m.mu.Unlock()
-			if left {
-				m.removeLater(s, "its owner did not come back after hutchd was killed")
-			}
-		}))
-	}
+	m.startClocks(s)
 	m.watchPID1(s)
 	m.watchDisk(s)
 	m.watchMemory(s)
+	return nil
 }
 
-// Claim ties a sandbox that a hutchd before had tied to a connection to this one: its
-// creator is back.
-func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
-	s, err := m.find(ref)
-	if err != nil {
-		return api.Sandbox{}, err
+// startClocks starts those of an adopted sandbox, as admit does for a new one.
+func (m *Manager) startClocks(s *Sandbox) {
+	if until := s.Record().Expires; until != nil {
+		s.setTTL(m, *until)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !s.orphaned {
-		return api.Sandbox{}, api.Errorf(api.FailedPrecondition, "sandbox %s is not waiting for its owner", s.id).
-			WithHint("only a sandbox with owner connection does, for %s after the daemon was restarted", claimGrace)
-	}
-	s.orphaned, s.conn = false, conn
-	if s.spec.Scope != nil {
-		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[conn] = true
-	}
-	return s.Record(), nil
+	s.rearmIdle(m)
+	m.awaitClaim(s)
 }
 
 // adoptExec takes over one exec. e's files are its own from now on.
@@ -462,13 +433,13 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 		m.watchKept(r)
 	}
 	if r.bounds.cpu > 0 && s.grouped {
-		go m.watchCPU(limited, r)
+		m.watchers.Go(func() { m.watchCPU(limited, r) })
 	}
-	go func() {
+	m.watchers.Go(func() {
 		defer cancel(nil)
 		defer stopTimer()
 		m.supervise(limited, r)
-	}()
+	})
 }
 
 // adoptEnded takes over an exec whose end is on record.

@@ -39,13 +39,13 @@ func (m *Manager) watchDisk(s *Sandbox) {
 	m.watchers.Go(func() {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		defer cancel(nil)
-		go func() {
+		m.watchers.Go(func() {
 			select {
 			case <-s.exited:
 				cancel(nil)
 			case <-ctx.Done():
 			}
-		}()
+		})
 		if !s.disk.measured() { // else it was prepared, and nothing has run in it
 			if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Error("measure what a sandbox has written", "sandbox", s.id, "err", err)

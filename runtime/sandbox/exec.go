@@ -146,7 +146,7 @@ func (m *Manager) Start(ctx context.Context, req ExecRequest) (api.StartResult, 
 		_, err := notStarted(ctx, r, err)
 		return api.StartResult{}, err
 	}
-	go r.follow()
+	m.watchers.Go(r.follow)
 	return api.StartResult{Exec: r.id, PID: r.exec.PID}, nil
 }
 
@@ -238,7 +238,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	}
 	req.Started(r.id, r.exec.PID)
 	if r.bounds.cpu > 0 && s.grouped {
-		go m.watchCPU(limited, r)
+		m.watchers.Go(func() { m.watchCPU(limited, r) })
 	}
 	r.follow = func() {
 		defer cancel(nil)

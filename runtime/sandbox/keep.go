@@ -34,7 +34,7 @@ func (m *Manager) KeepExec(ctx context.Context, p api.ExecParams, name string) (
 		return api.StartResult{}, err
 	}
 	m.watchKept(r)
-	go r.follow()
+	m.watchers.Go(r.follow)
 	return api.StartResult{Exec: r.id, PID: r.exec.PID}, nil
 }
 

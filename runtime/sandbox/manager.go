@@ -71,12 +71,12 @@ type Manager struct {
 	settings  atomic.Pointer[Settings]
 	leaving   atomic.Bool // see Leave
 
-	// watchers end when their sandbox's pidfd is closed, as part of its removal.
-	watchers sync.WaitGroup
+	// watchers, and who follows an exec, end with their sandbox, as part of its removal.
+	watchers crew
 	walks    chan struct{} // tokens: of measuring what sandboxes have written
 	keeping  chan struct{} // tokens: of checkpoints, which have all names of a sandbox in memory
 	// removals are under way: counted under mu while their sandbox is still listed.
-	removals sync.WaitGroup
+	removals crew
 	removing chan struct{} // of folders, at the same time
 	// behind has a token of each sandbox that nobody sees any more and whose mounts and cgroup are being removed: see
 	// forget. backlog counts these, and folders.
@@ -421,8 +421,8 @@ func (m *Manager) CloseEmpty() bool {
 	return true
 }
 
-// Close removes every sandbox and waits until nothing is left. No sandbox can be
-// created any more.
+// Close removes every sandbox and waits until nothing is left, or ctx ends: then the error says how much is. No sandbox
+// can be created any more.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -430,6 +430,22 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.trim.Stop()
 	m.cancel(ErrClosed)
 	m.mu.Unlock()
+	done := make(chan error, 1)
+	go func() { done <- m.closeAll(ctx) }() // ends with the process at the latest
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	left := len(m.byID)
+	m.mu.Unlock()
+	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w", left, m.Removing(),
+		context.Cause(ctx)).WithHint("hutch gc sweeps what is left")
+}
+
+// closeAll is Close but for the bound.
+func (m *Manager) closeAll(ctx context.Context) error {
 	m.wg.Wait()
 	for i := range m.ahead {
 		m.ahead[i].close()
@@ -453,7 +469,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	m.removals.Wait()
-	m.watchers.Wait()
+	m.removals.Wait(ctx)
+	m.watchers.Wait(ctx)
 	return errors.Join(append(errs, m.closeShelf())...)
 }

@@ -69,13 +69,13 @@ func (m *Manager) watchMemory(s *Sandbox) {
 	m.watchers.Go(func() {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		defer cancel(nil)
-		go func() {
+		m.watchers.Go(func() {
 			select {
 			case <-s.exited:
 				cancel(nil)
 			case <-ctx.Done():
 			}
-		}()
+		})
 		timer := time.NewTimer(0)
 		defer timer.Stop()
 		for {

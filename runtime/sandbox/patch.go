@@ -204,7 +204,6 @@ func (m *Manager) settlePatches(s *Sandbox, w *worker) error {
 	for _, note := range notes {
 		left, err := m.settlePatch(ctx, w, note)
 		if err != nil {
-			_ = w.client.Close()
 			return err
 		}
 		if left != nil {

@@ -274,7 +274,7 @@ func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
 		err = s.guest.Stop(ctx)
 	}
 	var known *api.Error
-	if err == nil || errors.As(err, &known) {
+	if err == nil || errors.As(err, &known) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
 	return api.Errorf(api.Unavailable, "pause sandbox %s: %w", s.id, err).

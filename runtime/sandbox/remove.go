@@ -105,7 +105,9 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 		err = errors.Join(err, s.destroy())
 	}
 	m.forgetExecs(s)
+	s.mu.Lock()
 	m.stateChanged(s, api.StateRemoved, "")
+	s.mu.Unlock()
 	end := func() {
 		<-m.behind
 		m.backlog.Add(-1)
@@ -163,15 +165,7 @@ func (m *Manager) Removing() int { return int(m.backlog.Load()) }
 // Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes,
 // and wait for owners who have long had their reply.
 func (m *Manager) Settle(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { // ends with the process at the latest
-		m.removals.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	m.removals.Wait(ctx)
 }
 
 // takeOut takes s out of the maps, and reports whether it was there. Its removal counts from then on.
@@ -181,7 +175,7 @@ func (m *Manager) takeOut(s *Sandbox) bool {
 	if m.byID[s.id] != s {
 		return false
 	}
-	m.removals.Add(1)
+	m.removals.Add()
 	m.backlog.Add(1)
 	delete(m.byID, s.id)
 	if m.byName[s.name] == s {

@@ -33,7 +33,7 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 		return out, err
 	}
 	defer done()
-	sp, err := handOver(s.spec, p.Folders)
+	sp, err := handOver(s.specNow(), p.Folders)
 	if err != nil {
 		return out, err
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// Sandbox is one sandbox of this daemon.
+// Sandbox is one sandbox of this daemon. Its name, its conn and the Owner of its spec are written with Manager.mu and
+// mu held, so that who reads them needs one of the two; the rest of the spec stays as it is.
 type Sandbox struct {
 	id    string
 	name  string
@@ -42,7 +43,6 @@ type Sandbox struct {
 	// leases are those parts of destroy that come before the reply to a removal.
 	leases []func() error
 
-	timers []*time.Timer
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
@@ -107,6 +107,7 @@ type Sandbox struct {
 	ended    []*running                // that can still be read, oldest first
 	idle     *time.Timer
 	ttl      *time.Timer // fires at record.Expires
+	claim    *time.Timer // fires when nobody has claimed it
 	spare    []group     // cgroups that execs have left empty
 	exposed  []api.Port  // as record.json has them
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
@@ -181,6 +182,13 @@ func (s *Sandbox) setLimits(l api.Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.Limits = l
+}
+
+// specNow is a copy of the spec.
+func (s *Sandbox) specNow() api.Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spec
 }
 
 // state is the current state.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -157,37 +156,62 @@ func usable(s *Sandbox, sp *api.Spec) error {
 			WithField("scope").
 			WithHint("hutch start %s goes on with its files; hutch scope reset %s makes a new one", s.id, scope)
 	}
-	want, has := reflect.ValueOf(*sp), reflect.ValueOf(s.spec)
+	has := s.specNow()
 	if sp.Template != "" {
-		has = reflect.ValueOf(s.asked())
+		has = s.asked()
 	}
-	for i := range want.NumField() {
-		field := want.Type().Field(i)
-		if freely[field.Name] || want.Field(i).IsZero() {
-			continue
-		}
-		a, b := want.Field(i).Interface(), has.Field(i).Interface()
-		switch field.Name {
-		case "Workspace":
-			asked, is := folderOf(a.(*api.Workspace)), folderOf(b.(*api.Workspace))
-			if asked.GuardNew == "" || asked.GuardNew == api.GuardAuto {
-				asked.GuardNew = is.GuardNew // as it was settled
-			}
-			a, b = asked, is
-		case "Mounts":
-			a, b = foldersOf(a.([]api.Mount)), foldersOf(b.([]api.Mount))
-		case "Network":
-			settled := b.(api.NetPolicy)
-			a, b = sp.Network.Settled(), settled.Settled()
-		}
-		if !reflect.DeepEqual(a, b) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s has another %s", s.id, scope, name).
-				WithField(name).
-				WithHint("leave it out, choose another key, or begin anew: hutch scope end %s", scope)
-		}
+	if name := differs(sp, &has); name != "" {
+		return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s has another %s", s.id, scope, name).
+			WithField(name).
+			WithHint("leave it out, choose another key, or begin anew: hutch scope end %s", scope)
 	}
 	return nil
+}
+
+// differs is the first field in which a sandbox is another than want asks for, "" for none. Not compared are what tells
+// how a sandbox is found, made and ended: scope, labels, pull, keep and the times of its life with their actions.
+func differs(want, has *api.Spec) (name string) {
+	differ(&name, "image", want.Image, has.Image)
+	differ(&name, "template", want.Template, has.Template)
+	differ(&name, "name", want.Name, has.Name)
+	differ(&name, "env", want.Env, has.Env)
+	differ(&name, "workdir", want.Workdir, has.Workdir)
+	differ(&name, "user", want.User, has.User)
+	differ(&name, "hostname", want.Hostname, has.Hostname)
+	differ(&name, "stop_signal", want.StopSignal, has.StopSignal)
+	if want.Workspace != nil {
+		asked, is := folderOf(want.Workspace), folderOf(has.Workspace)
+		if asked.GuardNew == "" || asked.GuardNew == api.GuardAuto {
+			asked.GuardNew = is.GuardNew // as it was settled
+		}
+		differ(&name, "workspace", asked, is)
+	}
+	differ(&name, "mounts", foldersOf(want.Mounts), foldersOf(has.Mounts))
+	differ(&name, "limits", want.Limits, has.Limits)
+	if !reflect.ValueOf(want.Network).IsZero() {
+		differ(&name, "network", want.Network.Settled(), has.Network.Settled())
+	}
+	differ(&name, "writable_usr", want.WritableUsr, has.WritableUsr)
+	differ(&name, "read_only", want.ReadOnly, has.ReadOnly)
+	differ(&name, "hosts", want.Hosts, has.Hosts)
+	differ(&name, "cap_drop", want.CapDrop, has.CapDrop)
+	differ(&name, "seccomp", want.Seccomp, has.Seccomp)
+	differ(&name, "seccomp_profile", want.SeccompProfile, has.SeccompProfile)
+	differ(&name, "landlock", want.Landlock, has.Landlock)
+	differ(&name, "ids", want.IDs, has.IDs)
+	differ(&name, "apparmor", want.AppArmor, has.AppArmor)
+	differ(&name, "undo", want.Undo, has.Undo)
+	differ(&name, "uploads", want.Uploads, has.Uploads)
+	differ(&name, "platform", want.Platform, has.Platform)
+	differ(&name, "owner", want.Owner, has.Owner)
+	return name
+}
+
+// differ sets name to that of a field which want mentions and has differs in, unless another is there.
+func differ[T any](name *string, field string, want, has T) {
+	if *name == "" && !reflect.ValueOf(&want).Elem().IsZero() && !reflect.DeepEqual(want, has) {
+		*name = field
+	}
 }
 
 // broughtAlong are the folders that came along with a spec.
@@ -199,10 +223,6 @@ func broughtAlong(sp *api.Spec) (list []api.StartFolder) {
 	}
 	return list
 }
-
-// freely are fields that need not be those of the sandbox that there is.
-var freely = map[string]bool{"Scope": true, "Labels": true, "Pull": true, "TTLS": true, "IdleS": true,
-	"TTLAction": true, "IdleAction": true, "Keep": true}
 
 // folderOf is a workspace without how it came here.
 func folderOf(w *api.Workspace) api.Workspace {

@@ -68,13 +68,23 @@ func (m *Manager) OpenShell(ctx context.Context, p api.ShellParams) (api.Shell, 
 	if err := m.awaitShell(ctx, sh); err != nil {
 		return api.Shell{}, err
 	}
-	// One without a note never came up: its caller does not know it.
-	if err := m.noteRun(sh, sh.last); err != nil {
+	if err := m.noteShell(sh); err != nil {
 		return api.Shell{}, err
 	}
 	m.enterShell(sh)
 	s.rearmIdle(m)
 	return sh.record(), nil
+}
+
+// noteShell tells the next hutchd that a shell has come up; one without a note never has. Its caller will not know it,
+// and so it is killed, when that fails.
+func (m *Manager) noteShell(sh *shell) error {
+	err := m.noteRun(sh, sh.last)
+	if err != nil {
+		sh.r.stop(errKilled)
+		<-sh.r.done
+	}
+	return err
 }
 
 // watchShell closes the channel of a shell that is over.
@@ -133,7 +143,7 @@ func (m *Manager) startShell(ctx context.Context, p api.ShellParams) (*shell, er
 		}
 		return nil, err
 	}
-	go r.follow()
+	m.watchers.Go(r.follow)
 	return newShell(r, shellapi.NewClient(ours)), nil
 }
 

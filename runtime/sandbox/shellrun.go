@@ -121,7 +121,7 @@ func (m *Manager) beginRun(ctx context.Context, sh *shell, p *api.ShellRunParams
 	sh.r.takeRefused() // between two commands it was no command's
 	m.beginLook(sh.r)
 	run.CPU, _ = m.used(sh.r)
-	go m.follow(own, sh, run, p.Command)
+	m.watchers.Go(func() { m.follow(own, sh, run, p.Command) })
 	return run, nil
 }
 
@@ -378,7 +378,7 @@ func (m *Manager) adoptShell(r *running, note json.RawMessage, channel *os.File)
 			stop(nil)
 			close(run.done)
 		} else {
-			go m.follow(own, sh, run, "")
+			m.watchers.Go(func() { m.follow(own, sh, run, "") })
 		}
 	}
 	m.enterShell(sh)

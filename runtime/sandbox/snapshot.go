@@ -54,7 +54,8 @@ func (m *Manager) CreateSnapshot(ctx context.Context, user uint32, p api.Snapsho
 	if err := p.Validate(); err != nil {
 		return api.Snapshot{}, err
 	}
-	if err := m.roomForSnapshot(user, p.Name); err != nil {
+	known, err := m.roomForSnapshot(user, p.Name, nil)
+	if err != nil {
 		return api.Snapshot{}, err
 	}
 	s, done, err := m.takeTurn(ctx, p.Sandbox)
@@ -68,7 +69,7 @@ func (m *Manager) CreateSnapshot(ctx context.Context, user uint32, p api.Snapsho
 	}
 	defer shelf.CloseAll(held)
 	sn.ID, sn.User, sn.Name, sn.Labels = newID("sn_"), user, p.Name, p.Labels
-	if err := m.saveSnapshot(sn); err != nil {
+	if err := m.saveSnapshot(sn, known); err != nil {
 		shelf.CloseAll(held)
 		return api.Snapshot{}, errors.Join(err, m.collectLayers())
 	}
@@ -76,27 +77,30 @@ func (m *Manager) CreateSnapshot(ctx context.Context, user uint32, p api.Snapsho
 	return sn.Snapshot, nil
 }
 
-// roomForSnapshot says whether a user may have one more, of that name.
-func (m *Manager) roomForSnapshot(user uint32, name string) error {
-	all, err := m.snapshots(user)
+// roomForSnapshot says whether a user may have one more, of that name. It returns all that there are, of which known
+// were read before.
+func (m *Manager) roomForSnapshot(user uint32, name string, known catalogue) (catalogue, error) {
+	now, _, err := m.catalogue(known)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	all := now.of(user)
 	if len(all) >= api.MaxSnapshots {
-		return api.Errorf(api.ResourceExhausted, "there are %d snapshots, which is the most that one user may have",
+		return nil, api.Errorf(api.ResourceExhausted, "there are %d snapshots, which is the most that one user may have",
 			len(all)).WithHint("remove some: hutch snapshot rm SNAPSHOT")
 	}
 	for _, sn := range all {
 		if name != "" && sn.Name == name {
-			return api.Errorf(api.AlreadyExists, "the name %q belongs to snapshot %s", name, sn.ID).WithField("name").
-				WithHint("choose another name, or remove it: hutch snapshot rm %s", name)
+			return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to snapshot %s", name, sn.ID).
+				WithField("name").WithHint("choose another name, or remove it: hutch snapshot rm %s", name)
 		}
 	}
-	return nil
+	return now, nil
 }
 
-// saveSnapshot puts a snapshot on record, with a pin of its image.
-func (m *Manager) saveSnapshot(sn *snapshot) error {
+// saveSnapshot puts a snapshot on record, with a pin of its image. Of the others those that are not known are read with
+// the shelf locked.
+func (m *Manager) saveSnapshot(sn *snapshot, known catalogue) error {
 	all, err := m.cfg.Shelf.Lock()
 	if err != nil {
 		return err
@@ -104,7 +108,7 @@ func (m *Manager) saveSnapshot(sn *snapshot) error {
 	defer all.Close()
 	if sn.Template {
 		// It counts for nobody.
-	} else if err := m.roomForSnapshot(sn.User, sn.Name); err != nil { // others may have been faster
+	} else if _, err := m.roomForSnapshot(sn.User, sn.Name, known); err != nil { // others may have been faster
 		return err
 	}
 	if sn.Root.Ref != hostImage {
@@ -227,21 +231,49 @@ func isIndex(name string) bool {
 	return err == nil
 }
 
-// snapshots are a user's, oldest first.
-func (m *Manager) snapshots(user uint32) ([]*snapshot, error) {
+// catalogue is all snapshots, of all users, by id. What is on record of one never changes, so that who is to lock the
+// shelf reads them before.
+type catalogue map[string]*snapshot
+
+// catalogue reads what is on record but for what is known. broken is why one of them cannot be read.
+func (m *Manager) catalogue(known catalogue) (now catalogue, broken, err error) {
 	ids, err := m.cfg.Shelf.Snapshots()
 	if err != nil {
-		return nil, fmt.Errorf("look for snapshots: %w", err)
+		return nil, nil, fmt.Errorf("look for snapshots: %w", err)
 	}
-	var list []*snapshot
+	now = make(catalogue, len(ids))
 	for _, id := range ids {
-		if sn, err := m.readSnapshot(id); err == nil && sn.User == user && !sn.Template {
+		sn := known[id]
+		if sn == nil {
+			if sn, err = m.readSnapshot(id); errors.Is(err, fs.ErrNotExist) {
+				continue // removed just now
+			}
+			if err != nil {
+				broken = err
+				continue
+			}
+		}
+		now[id] = sn
+	}
+	return now, broken, nil
+}
+
+// of are a user's, oldest first.
+func (c catalogue) of(user uint32) (list []*snapshot) {
+	for _, sn := range c {
+		if sn.User == user && !sn.Template {
 			list = append(list, sn)
 		}
 	}
 	slices.SortFunc(list,
 		func(a, b *snapshot) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
-	return list, nil
+	return list
+}
+
+// snapshots are a user's, oldest first.
+func (m *Manager) snapshots(user uint32) ([]*snapshot, error) {
+	all, _, err := m.catalogue(nil)
+	return all.of(user), err
 }
 
 func (m *Manager) readSnapshot(id string) (*snapshot, error) {
@@ -251,7 +283,7 @@ func (m *Manager) readSnapshot(id string) (*snapshot, error) {
 	}
 	var sn snapshot
 	if err := json.Unmarshal(data, &sn); err != nil || sn.Root == nil || sn.ID != id || len(sn.Layers) == 0 {
-		return nil, fmt.Errorf("snapshot %s: what is on record is none: %w", id, err)
+		return nil, fmt.Errorf("snapshot %s: what is on record is none: %w", id, cmp.Or(err, errNotRecord))
 	}
 	return &sn, nil
 }
@@ -309,11 +341,15 @@ func (m *Manager) RemoveSnapshot(user uint32, ref string) error {
 // that runs, whichever daemon's, whose lock on them is gone while its hutchd is replaced. They are gone for everybody
 // when it returns; what they hold goes behind its back.
 func (m *Manager) collectLayers() error {
+	known, _, err := m.catalogue(nil)
+	if err != nil {
+		return err
+	}
 	all, err := m.cfg.Shelf.Lock()
 	if err != nil {
 		return err
 	}
-	wanted, err := m.wantedLayers()
+	wanted, err := m.wantedLayers(known)
 	var finish func() error
 	if err == nil {
 		finish, err = m.cfg.Shelf.Collect(wanted)
@@ -355,20 +391,14 @@ func (m *Manager) collectOf(layers []string) error {
 	return m.collectLayers()
 }
 
-func (m *Manager) wantedLayers() (map[string]bool, error) {
-	wanted := map[string]bool{}
-	ids, err := m.cfg.Shelf.Snapshots()
-	if err != nil {
+// wantedLayers are those that something needs; known are snapshots that were read before.
+func (m *Manager) wantedLayers(known catalogue) (map[string]bool, error) {
+	now, broken, err := m.catalogue(known)
+	if err = cmp.Or(err, broken); err != nil { // better too much is kept
 		return nil, err
 	}
-	for _, id := range ids {
-		sn, err := m.readSnapshot(id)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil { // better too much is kept
-			return nil, err
-		}
+	wanted := map[string]bool{}
+	for _, sn := range now {
 		for _, l := range sn.Layers {
 			wanted[l] = true
 		}

@@ -233,7 +233,7 @@ func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint
 			return api.Sandbox{}, err
 		}
 	}
-	sp, err := handOver(s.spec, p.Folders)
+	sp, err := handOver(s.specNow(), p.Folders)
 	if err != nil {
 		return api.Sandbox{}, err
 	}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,12 +185,14 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 		m.cfg.Logger.Warn("keep what the last command has written; the rest of the sandbox is kept", "sandbox", s.id,
 			"err", err)
 	}
+	m.mu.Lock() // the end of a connection looks at owners
 	s.mu.Lock()
 	s.spec.Owner = "" // whoever stops it wants it kept, and not with a connection
 	s.exposed = nil   // they are listened at by nobody
 	s.record.State, s.record.Kept, s.record.PID, s.record.Paused = api.Stopped, true, 0, nil
 	s.record.Reason = orElse(s.record.Reason, reason)
 	s.mu.Unlock()
+	m.mu.Unlock()
 	if err := s.saveKept(); err != nil {
 		return err
 	}
@@ -223,11 +226,8 @@ func (m *Manager) pin(s *Sandbox) error {
 
 // quiet stops the clocks and workers of a sandbox that goes.
 func (m *Manager) quiet(s *Sandbox) {
-	for _, t := range s.timers {
-		t.Stop()
-	}
 	s.mu.Lock()
-	for _, t := range []*time.Timer{s.idle, s.ttl} {
+	for _, t := range []*time.Timer{s.idle, s.ttl, s.claim} {
 		if t != nil {
 			t.Stop()
 		}
@@ -289,7 +289,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	}
 	from, err := readSaved(data)
 	if err != nil || from.Root == nil || from.Record.ID != id {
-		return nil, fmt.Errorf("record.json is not one: %w", err)
+		return nil, fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
 	}
 	s := &Sandbox{
 		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,

@@ -63,7 +63,7 @@ func (s *Sandbox) asked() api.Spec {
 	if s.templated != nil {
 		return s.templated.Asked
 	}
-	return s.spec
+	return s.specNow()
 }
 
 // byTemplate puts what the template of a request says in the place of its name. done ends the use of what is kept of
@@ -156,7 +156,7 @@ func (m *Manager) KeepBuild(ctx context.Context, ref, id string) error {
 		return errors.Join(fmt.Errorf("keep what was built: %w", err), m.collectLayers())
 	}
 	sn.ID, sn.User, sn.Template = id, s.user, true
-	if err := m.saveSnapshot(sn); err != nil {
+	if err := m.saveSnapshot(sn, nil); err != nil {
 		shelf.CloseAll(held)
 		return errors.Join(err, m.collectLayers())
 	}

@@ -29,7 +29,7 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 		return out, err
 	}
 	req := CreateRequest{User: s.user, FDs: fds}
-	if req.Spec, err = handOver(s.spec, p.Folders); err != nil {
+	if req.Spec, err = handOver(s.specNow(), p.Folders); err != nil {
 		return out, err
 	}
 	if st := s.state(); (st == api.Running || st == api.Paused) && len(p.Folders) == 0 {

@@ -128,7 +128,7 @@ func (ws *workers) take(user string, start func(*worker)) (*worker, error) {
 		return w, nil
 	}
 	if ws.closed {
-		return nil, api.Errorf(api.FailedPrecondition, "the sandbox is being removed")
+		return nil, errRemoved
 	}
 	if w == nil && len(ws.byUser) == maxWorkers {
 		return nil, api.Errorf(api.ResourceExhausted, "the files of this sandbox are in use as %d users", maxWorkers).
@@ -198,10 +198,18 @@ func (m *Manager) startWorker(s *Sandbox, w *worker) error {
 		return err
 	}
 	w.client = filesapi.NewClient(ours)
-	s.files.mu.Lock()
-	defer s.files.mu.Unlock()
-	if s.files.closed {
-		return w.client.Close()
+	return s.files.started(w)
+}
+
+// errRemoved refuses the files of a sandbox that goes.
+var errRemoved = api.Errorf(api.FailedPrecondition, "the sandbox is being removed")
+
+// started closes the channel of a worker that has come up too late.
+func (ws *workers) started(w *worker) error {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.closed {
+		return errors.Join(errRemoved, w.client.Close())
 	}
 	return nil
 }
@@ -211,7 +219,10 @@ func (m *Manager) prepareWorker(s *Sandbox, w *worker) error {
 	if err := m.startWorker(s, w); err != nil {
 		return err
 	}
-	return m.settlePatches(s, w)
+	if err := m.settlePatches(s, w); err != nil {
+		return errors.Join(err, w.client.Close())
+	}
+	return nil
 }
 
 // groupOfWorkers is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so

@@ -86,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil ||
 		cfg.Volumes == nil || cfg.Templates == nil || cfg.Ports == nil || cfg.Snapshots == nil ||
 		cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil ||
-		cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+		cfg.Files == nil || cfg.Images == nil || cfg.Events == nil || cfg.Audit == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {

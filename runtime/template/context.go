@@ -2,6 +2,7 @@ package template
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -75,15 +76,16 @@ func takePipe(index int, fds sandbox.Taker) (*os.File, error) {
 	var st unix.Statfs_t
 	flags := 0
 	fd := -1
+	var dupErr error
 	rc, err := f.SyscallConn()
 	if err == nil {
 		err = rc.Control(func(given uintptr) {
 			_ = unix.Fstatfs(int(given), &st)
 			flags, _ = unix.FcntlInt(given, unix.F_GETFL, 0)
-			fd, _ = unix.FcntlInt(given, unix.F_DUPFD_CLOEXEC, 0)
+			fd, dupErr = unix.FcntlInt(given, unix.F_DUPFD_CLOEXEC, 0)
 		})
 	}
-	if err != nil || fd < 0 {
+	if err = cmp.Or(err, dupErr); err != nil {
 		return nil, fmt.Errorf("context: %w", err)
 	}
 	if st.Type != unix.PIPEFS_MAGIC || flags&unix.O_PATH != 0 || flags&unix.O_ACCMODE == unix.O_WRONLY {

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,7 +118,8 @@ func (st store) read(name string) (*kept, error) {
 	}
 	var k kept
 	if err := json.Unmarshal(data, &k); err != nil || k.Spec.Name != name {
-		return nil, fmt.Errorf("template %s: %s is not one: %w", name, st.file(name), err)
+		return nil, fmt.Errorf("template %s: %s is not one: %w", name, st.file(name),
+			cmp.Or(err, errors.New("it is another template's")))
 	}
 	return &k, nil
 }

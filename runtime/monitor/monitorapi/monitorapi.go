@@ -20,8 +20,12 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Message is one packet in either direction; exactly one field is set.
+// Message is one packet in either direction; exactly one field is set, and the number where it is a question of
+// hutchd's or the answer.
 type Message struct {
+	// Question is the number of a question, which its answer repeats; the first is 1.
+	Question uint64 `json:"question,omitempty"`
+
 	// Monitor to hutchd.
 	Config *Config `json:"config,omitempty"` // first, once
 	Conn   *Conn   `json:"conn,omitempty"`   // fd: an accepted, authenticated connection

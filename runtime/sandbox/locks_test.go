@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// bare is a Manager with one sandbox, of which there is nothing but the record.
+func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) {
+	t.Helper()
+	record.ID = "sb_a"
+	m := NewManager(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: spec, record: record, root: &Root{},
+		admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}), exited: make(chan struct{}),
+		execs: map[string]*running{}}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.byID[s.id] = s
+	t.Cleanup(func() { m.trim.Stop() })
+	return m, s
+}
+
+// TestOwnerOfStopped: a sandbox that is being stopped loses its owner while connections end, others ask for its scope,
+// and it is looked at.
+func TestOwnerOfStopped(t *testing.T) {
+	m, s := bare(t, api.Sandbox{State: api.Stopped}, api.Spec{Owner: api.OwnerConnection})
+	s.conn, s.destroy = 1, func() error { return nil }
+	close(s.exited)
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := m.keepFiles(s, "stopped"); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			t.Error(err)
+		}
+	})
+	all.Go(func() { m.Disconnected(1) })
+	all.Go(func() { _, _ = handOver(s.specNow(), nil) })
+	all.Go(func() { _ = s.asked() })
+	all.Wait()
+	m.wg.Wait()
+	if s.spec.Owner != "" {
+		t.Errorf("owner %q", s.spec.Owner)
+	}
+}
+
+// TestClocksOfAdopted: the clocks of a sandbox that was taken over start while others look at it, stop them and set
+// them anew, and its claim ends with it.
+func TestClocksOfAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := time.Now().Add(time.Hour)
+		m, s := bare(t, api.Sandbox{State: api.Running, Expires: &end}, api.Spec{Owner: api.OwnerConnection, IdleS: 60})
+		s.orphaned = true
+		var all sync.WaitGroup
+		all.Go(func() { m.startClocks(s) })
+		all.Go(func() { s.setTTL(m, time.Now().Add(time.Minute)) })
+		all.Go(func() { s.transition(api.Stopped, "killed") })
+		all.Go(func() { m.quiet(s) })
+		all.Wait()
+		m.quiet(s) // whoever was last
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if m.byID[s.id] != s || len(m.removing) > 0 {
+			t.Error("a sandbox whose clocks were stopped is removed")
+		}
+	})
+}

@@ -24,7 +24,8 @@ func TestUpdateFails(t *testing.T) {
 		}
 		return k.keep(key, f)
 	}
-	first := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://ntp.test:123"}, AllowCIDRs: []string{"10.0.0.0/8"}}
+	first := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://ntp.test:123"},
+		AllowCIDRs: []string{"10.0.0.0/8"}}
 	n, err := e.Open("a", t.TempDir(), first, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,8 @@ func TestUpdateFails(t *testing.T) {
 	if !slices.Equal(names, kept) {
 		t.Fatalf("there are %q, and kept are %q", names, kept)
 	}
-	next := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://log.test:514"}, AllowCIDRs: []string{"172.16.0.0/12"}}
+	next := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://log.test:514"},
+		AllowCIDRs: []string{"172.16.0.0/12"}}
 	for range 2 {
 		broken = ":514"
 		if err := n.Update(next); !errors.Is(err, full) {
@@ -67,7 +69,8 @@ func TestUpdateFails(t *testing.T) {
 	// Where the policy before cannot be put back either, the error says so.
 	broken = "."
 	e.cfg.Keep = func(string, *os.File) error { return full }
-	if err := n.Update(first); !errors.Is(err, full) || !strings.Contains(err.Error(), "put the network policy before") {
+	if err := n.Update(first); !errors.Is(err, full) ||
+		!strings.Contains(err.Error(), "put the network policy before") {
 		t.Errorf("%v", err)
 	}
 }

@@ -440,7 +440,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	left := len(m.byID)
 	m.mu.Unlock()
-	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w", left, m.Removing(),
+	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w", left,
+		m.Removing(),
 		context.Cause(ctx)).WithHint("hutch gc sweeps what is left")
 }
 

@@ -86,7 +86,8 @@ func (m *Manager) roomForSnapshot(user uint32, name string, known catalogue) (ca
 	}
 	all := now.of(user)
 	if len(all) >= api.MaxSnapshots {
-		return nil, api.Errorf(api.ResourceExhausted, "there are %d snapshots, which is the most that one user may have",
+		return nil, api.Errorf(api.ResourceExhausted,
+			"there are %d snapshots, which is the most that one user may have",
 			len(all)).WithHint("remove some: hutch snapshot rm SNAPSHOT")
 	}
 	for _, sn := range all {

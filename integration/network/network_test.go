@@ -468,8 +468,8 @@ func TestNetworkOpen(t *testing.T) {
 	w.denied(t, sb, "curl -sS -H 'Host: evil.test' -f http://"+at("web.test"), "", byName("web.test", ""))
 	// Literals come to the proxy, which knows what they are.
 	for to, is := range map[string]string{
-		// and the same in other spellings
 		"10.0.0.1": "10.0.0.1", "169.254.169.254": "169.254.169.254", "fd00::1": "fd00::1",
+		// and the same in other spellings
 		"012.0.0.2": "10.0.0.2", "0xa000003": "10.0.0.3", "167772164": "10.0.0.4", "::ffff:10.0.0.5": "10.0.0.5",
 		"64:ff9b::a00:6": "64:ff9b::a00:6",
 	} {

@@ -49,7 +49,7 @@ func is(id uint32) bool { return id <= maxEmulated || id == unchanged }
 
 // The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25).
 // A limit goes with a process through fork and execve, PID 1 can set that of another, and it is gone with the process.
-// Whoever sets its own emulates to be somebody else, which it may by setuid(2) as well.
+// Whoever sets its own pretends to be somebody else, which it may by setuid(2) as well.
 const (
 	identityLimit = unix.RLIMIT_LOCKS
 	identityFirst = 1<<62 | ownCall

@@ -17,7 +17,7 @@ import (
 // A generic sandbox may be *prepared*: claimed ahead, for what was asked for last. Who asks for the same gets it as it
 // is; it is otherwise still one that nobody has, and ends with this hutchd. See runtime/DESIGN.md, "Prepared ahead".
 
-// key is what a claim ahead decides: a sandbox of the same key has the same root, mounts and name.
+// aheadKey is what a claim ahead decides: a sandbox of the same key has the same root, mounts and name.
 type aheadKey struct {
 	image, platform string
 	bytes, inodes   int64      // limits of disk space, which decide where files are
@@ -50,7 +50,7 @@ type prepared struct {
 	labels
 }
 
-// prepare claims g for w ahead. Whatever fails, g has ended.
+// prepareAhead claims g for w ahead. Whatever fails, g has ended.
 func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, networked bool) (err error) {
 	m.preparing.RLock()
 	defer m.preparing.RUnlock()

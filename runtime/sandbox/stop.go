@@ -20,7 +20,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A sandbox that was stopped is stopped: its folder is on the shelf, and nothing of it is left elsewhere but another
+// The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
 // *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
 
 // folderID says which folder of the host's was mounted, as the sandbox saw it: through a mount that maps ids the owner

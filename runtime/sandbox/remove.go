@@ -240,9 +240,9 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	lease(m.holdVolumes(s))
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
-	undo.Add(func() error { return unmountOwn(s.dir) })
+	undo.Add(func() error { return m.unmountOwn(s.dir) })
 	undo.Add(func() error {
-		return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(hostFolders(&s.spec))))
+		return errors.Join(m.unmountAbout(s.dir), m.unmountBelow(s.dir, 2+len(hostFolders(&s.spec))))
 	})
 	if s.net != nil {
 		lease(s.net.Close)
@@ -260,7 +260,7 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	undo.Add(func() error {
 		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
 		if launcherGone(err) {
-			return s.abandon()
+			return m.abandon(s)
 		}
 		return err
 	})

@@ -170,8 +170,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 // discard removes a sandbox that cannot be taken over.
 func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
-	err := m.cfg.Launcher.Destroy(ctx, id)
-	err = errors.Join(err, m.unmountAbout(dir), m.unmountBelow(dir, maxMounts), m.unmountOwn(dir))
+	err := m.takeDown(ctx, id)
 	if shelf.IsMarked(dir) {
 		err = errors.Join(err, m.shelve(dir, id))
 	} else {
@@ -180,6 +179,13 @@ func (m *Manager) discard(ctx context.Context, id string) {
 	if err != nil {
 		m.cfg.Logger.Error("remove a sandbox that cannot be taken over", "sandbox", id, "err", err)
 	}
+}
+
+// takeDown ends and unmounts what there is of a sandbox, by what its folder says.
+func (m *Manager) takeDown(ctx context.Context, id string) error {
+	dir := filepath.Join(m.cfg.Dir, id)
+	err := m.cfg.Launcher.Destroy(ctx, id)
+	return errors.Join(err, m.unmountAbout(dir), m.unmountBelow(dir, maxMounts), m.unmountOwn(dir))
 }
 
 // maxMounts is more than a spec may have.

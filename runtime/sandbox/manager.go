@@ -259,7 +259,7 @@ func (m *Manager) count() (n int) {
 
 // Kill ends every process of a sandbox; its record and files stay.
 func (m *Manager) Kill(ctx context.Context, ref string) (api.KillResult, error) {
-	s, err := m.find(ref)
+	s, err := m.findStarted(ctx, ref)
 	if err != nil {
 		return api.KillResult{}, err
 	}

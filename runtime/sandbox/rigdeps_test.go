@@ -107,6 +107,14 @@ type fakeCgroups struct {
 	pids   uint64
 	limits []api.Limits // that were set
 	frozen map[string]bool
+	onUse  func(c *fakeCgroups) // called by each look at what is used
+}
+
+// made is how many cgroups execs of a sandbox have.
+func (c *fakeCgroups) made(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.groups["/hutch/"+id])
 }
 
 func (c *fakeCgroups) count() map[string]int {
@@ -164,6 +172,9 @@ func (c *fakeCgroups) Usage(_, _ string) (cpu time.Duration, memory int64, err e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.onUse != nil {
+		c.onUse(c)
+	}
 	return c.usage, 1 << 20, nil
 }
 

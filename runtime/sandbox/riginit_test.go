@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -153,6 +155,9 @@ func (p *fakeInit) die(status int) {
 func (p *fakeInit) handle(req *guestapi.Request, files []*os.File) error {
 	switch req.Op {
 	case guestapi.OpSetup:
+		if p.r.launcher.mute {
+			return nil
+		}
 		p.mu.Lock()
 		p.setup = *req
 		p.mu.Unlock()
@@ -305,12 +310,27 @@ func (c *command) close() {
 	}
 }
 
-// find is the command of an exec of the Manager's.
-func (p *fakeInit) find(guest uint64) (*command, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.execs[guest]; c != nil {
-		return c, nil
+// tell makes proc(5) say something else of it.
+func (p *fakeInit) tell(file, text string) {
+	if err := os.WriteFile(filepath.Join(p.r.kernel.Proc(p.pid), file), []byte(text), 0o644); err != nil {
+		p.r.t.Error(err)
 	}
-	return nil, errors.New("no such command")
+}
+
+// link makes one of its namespaces another.
+func (p *fakeInit) link(file, target string) {
+	at := filepath.Join(p.r.kernel.Proc(p.pid), file)
+	if err := errors.Join(os.Remove(at), os.Symlink(target, at)); err != nil {
+		p.r.t.Error(err)
+	}
+}
+
+// ownNamespace is one of the test's own.
+func ownNamespace(t *testing.T, name string) string {
+	t.Helper()
+	ns, err := os.Readlink("/proc/self/ns/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
 }

@@ -25,6 +25,7 @@ type fakeLauncher struct {
 
 	mu    sync.Mutex
 	gone  bool
+	mute  bool                 // the next PID 1 does not answer
 	inits map[string]*fakeInit // not destroyed
 	held  map[string]*heldExec // not dropped, by sandbox and id
 }

@@ -151,8 +151,7 @@ func TestRemoveFails(t *testing.T) {
 
 // TestRemoveTwice: of removals at the same time one does it and the others come back when it is done.
 func TestRemoveTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create(named("a"))
 		done := make(chan error)
 		for range 5 {
@@ -175,8 +174,7 @@ func TestRemoveTwice(t *testing.T) {
 // TestCloseWhileCreating: the end of the daemon ends creations that are under way, waits for them, and takes every
 // sandbox with it; nothing is made after.
 func TestCloseWhileCreating(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.create()
 		arrived, release := r.points.holding("Launcher.Create")
 		errs := make(chan error)
@@ -229,8 +227,7 @@ func TestCreateDebug(t *testing.T) {
 
 // TestNames: a name belongs to one sandbox, also while it is being made, and is free when that has failed or was removed.
 func TestNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		arrived, release := r.points.holding("Launcher.Create")
 		r.points.failing("Launcher.Create", errInjected)
 		first := make(chan error)
@@ -297,8 +294,7 @@ func TestQuotas(t *testing.T) {
 
 // TestQuotaUnderWay: creations at the same time count before any of them is done.
 func TestQuotaUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *Config) { c.Settings.Quotas = api.Quotas{Sandboxes: 3} })
+	inBubble(t, func(t *testing.T, r *rig) {
 		_, release := r.points.holding("Launcher.Create")
 		errs := make(chan error)
 		for range 10 {
@@ -319,7 +315,7 @@ func TestQuotaUnderWay(t *testing.T) {
 		if n, _, _ := r.m.Counts(); n != 3 {
 			t.Errorf("%d sandboxes", n)
 		}
-	})
+	}, func(c *Config) { c.Settings.Quotas = api.Quotas{Sandboxes: 3} })
 }
 
 // TestQuotaEnded: one that has ended counts as a sandbox and not for what it used.
@@ -353,8 +349,7 @@ func TestQuotaEnded(t *testing.T) {
 // TestOwner: a sandbox that is tied to a connection goes with it, also when that ends while it is being made, and no
 // other does.
 func TestOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		owned := func(conn uint64) func(*CreateRequest) {
 			return func(req *CreateRequest) { req.Conn, req.Spec.Owner = conn, api.OwnerConnection }
 		}
@@ -395,8 +390,7 @@ func TestOwner(t *testing.T) {
 
 // TestCreateMuted: a PID 1 that does not answer ends its creation after a while, which leaves nothing.
 func TestCreateMuted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.points.failing("Init.setup", fs.ErrInvalid) // not one of the channel's
 		_, err := r.m.Create(t.Context(), request())
 		r.refused(api.Internal, err)

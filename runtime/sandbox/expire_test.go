@@ -14,6 +14,7 @@ import (
 // inBubble runs a test with a rig in a bubble of testing/synctest.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig), change ...func(*Config)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, change...)) })
 }
 

@@ -27,6 +27,14 @@ type fakeImages struct {
 	leases int
 	pins   map[string]bool
 	config api.ImageConfig
+	lower  string // the folder of the layer
+}
+
+// with changes what an image is.
+func (f *fakeImages) with(change func(*fakeImages)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
 }
 
 func (f *fakeImages) count() map[string]int {
@@ -42,9 +50,13 @@ func (f *fakeImages) Resolve(ctx context.Context, ref, _ string, _ api.PullPolic
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	release, _ := f.lease()
-	return &Root{Ref: ref, Digest: "sha256:0", Config: f.config, Dir: filepath.Join(f.r.dir, "layers"),
-		Lower: []string{"base"}, Binds: []spec.Bind{}, Release: release}, nil
+	release, err := f.lease()
+	layer := filepath.Join(f.r.dir, orElse(f.lower, "layers/base"))
+	if err := os.MkdirAll(layer, 0o755); err != nil {
+		return nil, err
+	}
+	return &Root{Ref: ref, Digest: "sha256:0", Config: f.config, Dir: filepath.Dir(layer),
+		Lower: []string{filepath.Base(layer)}, Binds: []spec.Bind{}, Release: release}, err
 }
 
 func (f *fakeImages) lease() (func(), error) {
@@ -261,6 +273,13 @@ func (n *fakeNetworks) count() map[string]int {
 	return all
 }
 
+// forget is the end of the process that has all of it; what is adopted counts anew.
+func (n *fakeNetworks) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open = map[string]int{}
+}
+
 // made counts one that was made, until the returned function is called, once.
 func (n *fakeNetworks) made(what string) (closed func() error) {
 	n.mu.Lock()
@@ -322,7 +341,13 @@ func (n *fakeNetworks) Plain(string) (Namespace, error) {
 }
 
 func (n *fakeNetworks) AdoptPlain(_ string, netns *os.File) (Namespace, error) {
-	return &fakeNamespace{file: netns, n: n, closed: netns.Close}, n.r.points.at("Networks.AdoptPlain")
+	at, err := filepath.EvalSymlinks(netns.Name())
+	if err == nil {
+		err = n.r.points.at("Networks.AdoptPlain")
+	}
+	return &fakeNamespace{file: netns, n: n, closed: func() error {
+		return errors.Join(netns.Close(), os.Remove(at))
+	}}, err
 }
 
 func (n *fakeNetworks) Check(api.NetPolicy) error { return n.r.points.at("Networks.Check") }

@@ -33,6 +33,7 @@ type fakeLauncher struct {
 // heldExec is what is held of a command.
 type heldExec struct {
 	guest  uint64
+	exec   launchapi.Exec
 	meta   execMeta
 	end    *execEnd
 	files  []*os.File
@@ -188,7 +189,7 @@ func (l *fakeLauncher) Hold(id string, e launchapi.Exec, files ...*os.File) (fun
 		return nil, err
 	}
 	key := filepath.Join(id, e.ID)
-	h := &heldExec{}
+	h := &heldExec{exec: e}
 	if err := json.Unmarshal(e.Meta, &h.meta); err != nil {
 		return nil, err
 	}
@@ -281,6 +282,13 @@ func (s *spooled) pump(end bool) error {
 	}
 	_, err := s.count.Write(binary.NativeEndian.AppendUint64(nil, moved))
 	return err
+}
+
+// adopted is what the next hutchd gets of one whose output is not kept.
+func (h *heldExec) adopted(id string) launchapi.HeldExec {
+	e := h.exec
+	e.ID = id
+	return launchapi.HeldExec{Exec: e}
 }
 
 func (h *heldExec) close() {

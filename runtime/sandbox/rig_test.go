@@ -41,10 +41,26 @@ type rig struct {
 	left     bool // what is left at the end is the test's matter
 }
 
-// newRig makes one whose configuration the test has changed.
+// newRig makes one whose configuration the test has changed. Its files are in memory where that can be had: on a disk,
+// folders alone would take most of the time.
 func newRig(t *testing.T, change ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), points: newPoints()}
+	dir, err := os.MkdirTemp("/dev/shm", "hutch-rig-")
+	if err != nil {
+		return newRigIn(t, t.TempDir(), change...)
+	}
+	t.Cleanup(func() { // the last of all
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return newRigIn(t, dir, change...)
+}
+
+// newRigIn is newRig in a folder, on whose file system it depends how limits of disk space are kept.
+func newRigIn(t *testing.T, dir string, change ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: dir, points: newPoints()}
 	for _, dir := range []string{"home/sandboxes", "proc", "netns", "spools", "layers/base", "mounts", "volumes"} {
 		if err := os.MkdirAll(filepath.Join(r.dir, dir), 0o755); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,11 +24,12 @@ type fakeLauncher struct {
 	r  *rig
 	wg sync.WaitGroup // who reports ends
 
-	mu    sync.Mutex
-	gone  bool
-	mute  bool                 // the next PID 1 does not answer
-	inits map[string]*fakeInit // not destroyed
-	held  map[string]*heldExec // not dropped, by sandbox and id
+	mu     sync.Mutex
+	gone   bool
+	silent bool                 // what is written is not counted, so that nothing waits for the kernel
+	mute   bool                 // the next PID 1 does not answer
+	inits  map[string]*fakeInit // not destroyed
+	held   map[string]*heldExec // not dropped, by sandbox and id
 }
 
 // heldExec is what is held of a command.
@@ -205,7 +207,7 @@ func (l *fakeLauncher) Hold(id string, e launchapi.Exec, files ...*os.File) (fun
 			h.files = append(h.files, own)
 			continue
 		}
-		st, err := h.spool(filepath.Join(l.r.dir, "spools"), own, e.Size)
+		st, err := h.spool(filepath.Join(l.r.dir, "spools"), own, e.Size, l.silent)
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +224,7 @@ func (l *fakeLauncher) Hold(id string, e launchapi.Exec, files ...*os.File) (fun
 }
 
 // spool begins to keep what comes out of a pipe, which it owns.
-func (h *heldExec) spool(dir string, in *os.File, size int64) (st launchapi.Stream, err error) {
+func (h *heldExec) spool(dir string, in *os.File, size int64, silent bool) (st launchapi.Stream, err error) {
 	s := &spooled{in: in}
 	if s.w, err = spool.NewWriter(dir, size); err != nil {
 		return st, err
@@ -239,8 +241,17 @@ func (h *heldExec) spool(dir string, in *os.File, size int64) (st launchapi.Stre
 		return st, err
 	}
 	s.count, st.Count = os.NewFile(uintptr(efd), "count"), os.NewFile(uintptr(dup), "count")
+	if silent { // an empty file is one to read from, and nothing to wait for
+		if err := errors.Join(s.count.Close(), st.Count.Close()); err != nil {
+			return st, err
+		}
+		if st.Count, err = os.Open(os.DevNull); err != nil {
+			return st, err
+		}
+		s.count, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	}
 	h.spools = append(h.spools, s)
-	return st, nil
+	return st, err
 }
 
 // pump moves what the pipes of a command hold into its spools.
@@ -267,7 +278,7 @@ func (s *spooled) pump(end bool) error {
 	var moved uint64
 	for {
 		n, err := s.w.Splice(int(s.in.Fd()))
-		if err != nil && !errors.Is(err, unix.EAGAIN) {
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if moved += uint64(max(0, n)); n <= 0 || err != nil {

@@ -232,11 +232,21 @@ func TestPaused(t *testing.T) {
 func TestPausedBySignals(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create()
+		p := params(sb.ID, "hang")
+		ten := 10.0
+		p.TimeoutS = &ten
+		exec := r.start(p)
+		testenv.Elapse(9 * time.Second)
 		if got, err := r.m.Pause(t.Context(), sb.ID); err != nil || got.Paused.By != api.PauseSignal {
 			t.Fatalf("%+v, %v", got, err)
 		}
+		testenv.Elapse(time.Hour)
 		if _, err := r.m.Resume(t.Context(), sb.ID); err != nil {
 			t.Fatal(err)
+		}
+		start := time.Now()
+		if res := r.wait(exec); res.Verdict != api.VerdictTimeoutWall || time.Since(start) != time.Second {
+			t.Errorf("after %v: %+v", time.Since(start), res)
 		}
 		if calls := r.points.names(); !slices.Contains(calls, "Init.stop") || !slices.Contains(calls, "Init.go_on") {
 			t.Errorf("%q", calls)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -145,8 +146,27 @@ func TestPoolWait(t *testing.T) {
 			time.Since(start) != 250*time.Millisecond {
 			t.Errorf("%+v after %v", sb, time.Since(start))
 		}
+		ctx, cancel := context.WithCancelCause(t.Context()) // one who goes, and one behind
+		gone, next := make(chan error), make(chan *api.Sandbox)
+		go func() {
+			sb, err := r.m.Acquire(ctx, api.AcquireParams{Pool: "p", WaitMS: 60000}, 1)
+			if sb != nil {
+				t.Errorf("%+v", sb)
+			}
+			gone <- err
+		}()
+		synctest.Wait()
+		go func() { next <- r.acquire("p", func(a *api.AcquireParams) { a.WaitMS = 60000 }) }()
+		synctest.Wait()
+		cancel(errInjected)
+		if err := <-gone; !errors.Is(err, errInjected) {
+			t.Errorf("%v", err)
+		}
 		release()
-		r.filled("p", 1, 7)
+		if sb := <-next; sb == nil {
+			t.Error("none")
+		}
+		r.filled("p", 1, 8)
 		if _, err := r.m.RemovePool("p"); err != nil {
 			t.Error(err)
 		}
@@ -201,6 +221,50 @@ func TestPoolFails(t *testing.T) {
 	})
 }
 
+// TestPoolRefused: a pool that cannot be is refused, with the field or the reason, and leaves nothing.
+func TestPoolRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for field, change := range map[string]func(*api.PoolSpec){
+			"name":              func(p *api.PoolSpec) { p.Name = "-x" },
+			"size":              func(p *api.PoolSpec) { p.Size = 33 },
+			"image":             func(p *api.PoolSpec) { p.Sandbox.Image = "" },
+			"sandbox.name":      func(p *api.PoolSpec) { p.Sandbox.Name = "y" },
+			"sandbox.owner":     func(p *api.PoolSpec) { p.Sandbox.Owner = api.OwnerConnection },
+			"sandbox.workspace": func(p *api.PoolSpec) { p.Sandbox.Workspace = &api.Workspace{Path: "/tmp", Mode: api.ModeRO} },
+			"sandbox.mounts": func(p *api.PoolSpec) {
+				p.Sandbox.Mounts = []api.Mount{{Source: "/usr", Target: "/u", Mode: api.ModeRO}}
+			},
+		} {
+			p := api.PoolSpec{Name: "x", Size: 1, Sandbox: api.Spec{Image: "tiny"}}
+			change(&p)
+			_, err := r.m.CreatePool(t.Context(), PoolRequest{Spec: p, User: 1000, Progress: func(api.Progress) {}})
+			var e *api.Error
+			if !errors.As(err, &e) || e.Code != api.InvalidArgument || e.Field != field {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		if list := r.m.Pools(); len(list) > 0 {
+			t.Errorf("%+v", list)
+		}
+		r.pool("x", 1)
+		_, err := r.m.CreatePool(t.Context(), PoolRequest{Spec: api.PoolSpec{Name: "x", Size: 1,
+			Sandbox: api.Spec{Image: "tiny"}}, User: 1000, Progress: func(api.Progress) {}})
+		r.refused(api.AlreadyExists, err)
+		_, err = r.m.ResizePool("x", 99)
+		r.refused(api.InvalidArgument, err)
+		for _, a := range []api.AcquireParams{{Pool: "x", WaitMS: -1}, {Pool: "x", Name: "sb_x"}, {Pool: "x", Owner: "me"}} {
+			_, err := r.m.Acquire(t.Context(), a, 1)
+			r.refused(api.InvalidArgument, err)
+		}
+		_, err = r.m.Pool("y")
+		r.refused(api.NotFound, err)
+		_, err = r.m.RemovePool("y")
+		r.refused(api.NotFound, err)
+		_, err = r.m.Acquire(t.Context(), api.AcquireParams{Pool: "y"}, 1)
+		r.refused(api.NotFound, err)
+	})
+}
+
 // TestPoolHealth: what ends while it waits is removed, replaced, and never handed out.
 func TestPoolHealth(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -224,6 +288,7 @@ func TestPoolHealth(t *testing.T) {
 		if _, err := r.m.RemovePool("p"); err != nil {
 			t.Error(err)
 		}
+		r.settle()
 		r.remove(sb.ID)
 		r.empty()
 	})

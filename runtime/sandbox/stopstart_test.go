@@ -152,7 +152,8 @@ func TestStopEnds(t *testing.T) {
 		if !verdicts["nonzero "+obeys] || !verdicts["sandbox "+stubborn] && !verdicts["killed "+stubborn] {
 			t.Errorf("%v", verdicts)
 		}
-		if _, audits := r.events.of(string(api.AuditPortClosed), sb.ID); len(audits) != 1 {
+		_, audits := r.events.of(string(api.AuditPortClosed), sb.ID)
+		if port, ok := audits[0].data.(api.Port); len(audits) != 1 || !ok || port.Port != 8080 || port.Token != "" {
 			t.Errorf("%v", audits)
 		}
 		r.startBox(sb.ID)

@@ -230,9 +230,9 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	var noTemplates error
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Templates: func(m *sandbox.Manager) sandbox.Templates { noTemplates = d.openTemplates(m); return d.templates },
-		Dir:       d.home.sandboxes(), Kernel: sandbox.Linux{}, Host: d.host, Settings: settings(&d.cfg.Settings), Images: d.source,
-		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs,
-		Projects: d.projects(), Logger: d.log,
+		Dir:       d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: d.source,
+		Kernel: sandbox.Linux{}, Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks,
+		Cgroups: execs, Projects: d.projects(), Logger: d.log,
 		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private ||
 			d.home.inMemory,
 	})

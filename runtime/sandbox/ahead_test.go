@@ -15,8 +15,8 @@ import (
 // ready sets how many sandboxes are launched ahead.
 func ready(n int) func(*Config) { return func(c *Config) { c.Settings.Ready = n } }
 
-// TestAhead: sandboxes that were launched ahead are claimed by who asks for nothing special, prepared for who asks for the
-// same again, and replaced; in no list, and gone with the daemon.
+// TestAhead: sandboxes that were launched ahead are claimed by who asks for nothing special, prepared for who asks for
+// the same again, and replaced; in no list, and gone with the daemon.
 func TestAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		one := func() {
@@ -119,8 +119,8 @@ func TestAheadFails(t *testing.T) {
 	}, ready(2))
 }
 
-// TestRunNew: a run makes a sandbox, runs a command and removes it, also when the command cannot be run, the caller goes
-// or does not read the reply; its id is free before that.
+// TestRunNew: a run makes a sandbox, runs a command and removes it, also when the command cannot be run, the caller
+// goes or does not read the reply; its id is free before that.
 func TestRunNew(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		run := func(argv ...string) (api.RunResult, func(), error) {
@@ -188,7 +188,8 @@ func TestCounts(t *testing.T) {
 		testenv.Elapse(10 * time.Second)
 		r.remove(sb.ID)
 		testenv.Elapse(10 * time.Second)
-		if sandboxes, execs, since := r.m.Counts(); sandboxes != 0 || execs != 0 || time.Since(since) != 10*time.Second {
+		sandboxes, execs, since := r.m.Counts()
+		if sandboxes != 0 || execs != 0 || time.Since(since) != 10*time.Second {
 			t.Errorf("%d, %d since %v", sandboxes, execs, time.Since(since))
 		}
 		if !r.m.CloseEmpty() {

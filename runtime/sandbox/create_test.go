@@ -34,8 +34,8 @@ var kinds = map[string]func(*CreateRequest){
 // optional are calls whose failure a creation survives.
 var optional = []string{"Cgroups.Watch"}
 
-// TestCreateFails: whichever call of a creation fails, its caller hears of that, and nothing of it is left: no file, fd,
-// mount, process, cgroup, network, lease, name or quota. The next creation is well.
+// TestCreateFails: whichever call of a creation fails, its caller hears of that, and nothing of it is left: no file,
+// fd, mount, process, cgroup, network, lease, name or quota. The next creation is well.
 func TestCreateFails(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +129,9 @@ func TestCreateWalls(t *testing.T) {
 // TestRemoveFails: a removal in which something cannot be given back gives the rest back all the same, says so, and the
 // name is free.
 func TestRemoveFails(t *testing.T) {
-	for _, call := range []string{"Networks.Close networks", "Networks.Close enforced policies", "Networks.Close ports"} {
-		t.Run(call, func(t *testing.T) {
+	for _, what := range []string{"networks", "enforced policies", "ports"} {
+		t.Run(what, func(t *testing.T) {
+			call := "Networks.Close " + what
 			r := newRig(t)
 			sb := r.create(rich)
 			if _, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 80}, nil); err != nil {
@@ -225,7 +226,8 @@ func TestCreateDebug(t *testing.T) {
 	r.remove(sb.ID)
 }
 
-// TestNames: a name belongs to one sandbox, also while it is being made, and is free when that has failed or was removed.
+// TestNames: a name belongs to one sandbox, also while it is being made, and is free when that has failed or was
+// removed.
 func TestNames(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		arrived, release := r.points.holding("Launcher.Create")

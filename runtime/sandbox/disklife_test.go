@@ -81,7 +81,8 @@ func TestDiskOwn(t *testing.T) {
 	if n := r.points.count("Kernel.Tmpfs"); n != 2 {
 		t.Errorf("%d file systems were made", n)
 	}
-	if _, err := r.m.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID, Limits: api.Limits{DiskBytes: 2 << 20}}); err != nil {
+	more := api.UpdateParams{Sandbox: sb.ID, Limits: api.Limits{DiskBytes: 2 << 20}}
+	if _, err := r.m.Update(t.Context(), more); err != nil {
 		t.Error(err)
 	}
 	if n := r.points.count("Kernel.Reconfigure"); n != 1 {
@@ -100,8 +101,8 @@ func (r *rig) lastAsked(id string) (req guestapi.Request) {
 	return p.asked[len(p.asked)-1]
 }
 
-// TestAsked: what PID 1 is asked to start has the environment, the folder, the user and the limits of image, sandbox and
-// command, the later over the earlier.
+// TestAsked: what PID 1 is asked to start has the environment, the folder, the user and the limits of image, sandbox
+// and command, the later over the earlier.
 func TestAsked(t *testing.T) {
 	r := newRig(t)
 	r.images.with(func(f *fakeImages) {

@@ -158,8 +158,8 @@ func TestCPUTime(t *testing.T) {
 	})
 }
 
-// TestExecKill: a kill ends the command and says whom; its caller and who waits get the same result. One that PID 1 does
-// not report costs the sandbox.
+// TestExecKill: a kill ends the command and says whom; its caller and who waits get the same result. One that PID 1
+// does not report costs the sandbox.
 func TestExecKill(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create()
@@ -221,8 +221,8 @@ func TestKillSandbox(t *testing.T) {
 	})
 }
 
-// TestInitDies: a PID 1 that ends takes its sandbox along, which says why; commands that ran, or were being started, end
-// as its.
+// TestInitDies: a PID 1 that ends takes its sandbox along, which says why; commands that ran, or were being started,
+// end as its.
 func TestInitDies(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		for argv, want := range map[string]string{

@@ -170,8 +170,8 @@ func TestStoppedTTL(t *testing.T) {
 	})
 }
 
-// TestPaused: a pause stops the clocks of commands and not the sandbox's own; what needs the sandbox resumes it; a pause
-// that the cgroup refuses leaves it as it was.
+// TestPaused: a pause stops the clocks of commands and not the sandbox's own; what needs the sandbox resumes it; a
+// pause that the cgroup refuses leaves it as it was.
 func TestPaused(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create(func(req *CreateRequest) { req.Spec.TTLS = 3600 })

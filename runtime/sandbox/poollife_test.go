@@ -252,7 +252,8 @@ func TestPoolRefused(t *testing.T) {
 		r.refused(api.AlreadyExists, err)
 		_, err = r.m.ResizePool("x", 99)
 		r.refused(api.InvalidArgument, err)
-		for _, a := range []api.AcquireParams{{Pool: "x", WaitMS: -1}, {Pool: "x", Name: "sb_x"}, {Pool: "x", Owner: "me"}} {
+		for _, a := range []api.AcquireParams{{WaitMS: -1}, {Name: "sb_x"}, {Owner: "me"}} {
+			a.Pool = "x"
 			_, err := r.m.Acquire(t.Context(), a, 1)
 			r.refused(api.InvalidArgument, err)
 		}
@@ -386,7 +387,8 @@ func TestPoolsConfigured(t *testing.T) {
 			t.Errorf("%+v", list)
 		}
 		for _, sb := range first {
-			if st := r.state(sb.ID); sb.Pool == "py" && st != api.StateRemoved || sb.Pool == "mine" && st != api.Waiting {
+			st := r.state(sb.ID)
+			if sb.Pool == "py" && st != api.StateRemoved || sb.Pool == "mine" && st != api.Waiting {
 				t.Errorf("%s of %s is %s", sb.ID, sb.Pool, st)
 			}
 		}

@@ -3,8 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -13,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -21,8 +18,9 @@ import (
 )
 
 // rig is a real Manager with a real shelf and real files, around which everything is fake: no process, no mount, no
-// cgroup and no network is ever made. In a bubble of testing/synctest its clock is the bubble's: nothing of it waits for
-// the kernel but the streams of commands, so that commands whose output is captured (captured) are for tests outside.
+// cgroup and no network is ever made. In a bubble of testing/synctest its clock is the bubble's: nothing of it waits
+// for the kernel but the streams of commands, so that commands whose output is captured (captured) are for tests
+// outside.
 //
 // Each call that the Manager makes of a fake goes by its points, by the name "Launcher.Create": there a test counts it,
 // has it fail, or holds it up. In the end of each test, nothing of any sandbox may be left.
@@ -374,9 +372,6 @@ func (r *rig) newFile(dir, pattern string) (*os.File, error) {
 // resolver is the address of one that nobody asks.
 var resolver = netip.MustParseAddr("127.0.0.53")
 
-// quiet is a Config whose log nobody reads, for benchmarks and the like.
-var _ io.Writer = logTo{}
-
 // openFDs is how many there are.
 func openFDs(t testing.TB) int {
 	t.Helper()
@@ -386,9 +381,3 @@ func openFDs(t testing.TB) int {
 	}
 	return len(entries)
 }
-
-// soon is how long something that is under way may take, outside of a bubble.
-const soon = 10 * time.Second
-
-// text is a value for an error.
-func text(v any) string { return fmt.Sprintf("%+v", v) }

@@ -186,7 +186,8 @@ func (l *fakeLauncher) reaped(p *fakeInit) {
 	}
 }
 
-func (l *fakeLauncher) Hold(id string, e launchapi.Exec, files ...*os.File) (func() ([]launchapi.Stream, error), error) {
+func (l *fakeLauncher) Hold(id string, e launchapi.Exec, files ...*os.File) (await func() ([]launchapi.Stream, error),
+	err error) {
 	if err := l.at("Hold"); err != nil {
 		return nil, err
 	}

@@ -207,7 +207,8 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		r.cgroups.with(func(c *fakeCgroups) {
-			if last := c.limits[len(c.limits)-1]; calls != 2 || last.MemoryBytes != 2<<30 || last.CPUs != api.Unlimited {
+			last := c.limits[len(c.limits)-1]
+			if calls != 2 || last.MemoryBytes != 2<<30 || last.CPUs != api.Unlimited {
 				t.Errorf("after %d calls the cgroup has %+v", calls, last)
 			}
 			c.stats.Memory = &api.MemoryStats{AnonBytes: 1 << 29}
@@ -243,7 +244,8 @@ func TestPorts(t *testing.T) {
 		}
 	}
 	r.points.failing("Ports.Expose", errInjected)
-	if _, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 81}, nil); !errors.Is(err, errInjected) {
+	_, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 81}, nil)
+	if !errors.Is(err, errInjected) {
 		t.Errorf("%v", err)
 	}
 	ports := func() (list []int) {
@@ -259,7 +261,7 @@ func TestPorts(t *testing.T) {
 	if got := ports(); !slices.Equal(got, []int{80, 443}) {
 		t.Errorf("%v", got)
 	}
-	_, err := r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 81})
+	_, err = r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 81})
 	r.refused(api.NotFound, err)
 	closed, err := r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 80})
 	if err != nil || len(closed) != 1 || !slices.Equal(ports(), []int{443}) {

@@ -418,7 +418,8 @@ func (r *rig) sandbox(id string) *Sandbox {
 	return s
 }
 
-// TestSnapshotRestore: a restored sandbox has the files of the snapshot, its id and name, and the policy that it has now.
+// TestSnapshotRestore: a restored sandbox has the files of the snapshot, its id and name, and the policy that it has
+// now.
 func TestSnapshotRestore(t *testing.T) {
 	r := newRig(t)
 	sb := r.create(rich)
@@ -439,9 +440,8 @@ func TestSnapshotRestore(t *testing.T) {
 	if text := r.read(sb.ID, "tmp/file"); text != "before" {
 		t.Errorf("%q", text)
 	}
-	if _, err := r.m.Fork(t.Context(), 2000, api.ForkParams{Snapshot: sn.ID}, 1, nil); api.ErrorCode(err) != api.NotFound {
-		t.Errorf("another user's: %v", err)
-	}
+	_, err = r.m.Fork(t.Context(), 2000, api.ForkParams{Snapshot: sn.ID}, 1, nil) // another user's
+	r.refused(api.NotFound, err)
 	r.remove(sb.ID)
 	forked, err := r.m.Fork(t.Context(), 1000, api.ForkParams{Snapshot: sn.ID, Name: "again"}, 1, nil)
 	if err != nil || forked.Sandboxes[0].Name != "again" {

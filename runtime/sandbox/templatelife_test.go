@@ -169,8 +169,8 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// TestUndo: a call can be taken back, and the taking back, too; the sandbox keeps its id and name; one without undo keeps
-// nothing.
+// TestUndo: a call can be taken back, and the taking back, too; the sandbox keeps its id and name; one without undo
+// keeps nothing.
 func TestUndo(t *testing.T) {
 	r := newRig(t)
 	sb := r.create(named("box"), func(req *CreateRequest) { req.Spec.Undo = true })

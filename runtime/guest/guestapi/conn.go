@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn carries packets between a Client and PID 1, whole and in order. Receive is called by one goroutine at a time, and
-// so is Send.
+// Conn carries packets between a Client and PID 1, whole and in order. Receive is called by one goroutine at a time,
+// and so is Send.
 type Conn interface {
 	// Receive waits for the next packet and hands it to take, which must not keep it. An error, which is not take's, is
 	// the end of the channel.

@@ -240,6 +240,7 @@ func TestStopFails(t *testing.T) {
 			for _, again := range []bool{true, false} {
 				sb := r.create(rich)
 				r.write(sb.ID, "tmp/file", "kept")
+				r.points.forget()
 				tt.fail(sb.ID)
 				err := stop(sb.ID)
 				tt.well(sb.ID)
@@ -253,6 +254,9 @@ func TestStopFails(t *testing.T) {
 					r.startBox(sb.ID)
 					if got := r.read(sb.ID, "tmp/file"); got != "kept" {
 						t.Errorf("%q", got)
+					}
+					if n := r.points.count("Images.Pin"); name == "shelf" && n != 1 { // by then its mounts are gone
+						t.Errorf("what it had was noted %d times", n)
 					}
 				}
 				r.remove(sb.ID)
@@ -374,7 +378,8 @@ func TestTurn(t *testing.T) {
 				go func() {
 					var err error
 					if restore {
-						_, err = r.m.RestoreSnapshot(t.Context(), 1000, api.SnapshotRestoreParams{Snapshot: sn.ID}, 1, nil)
+						p := api.SnapshotRestoreParams{Snapshot: sn.ID}
+						_, err = r.m.RestoreSnapshot(t.Context(), 1000, p, 1, nil)
 					} else {
 						_, err = r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: sb.ID}, 1, nil)
 					}

@@ -230,8 +230,8 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Templates: func(m *sandbox.Manager) sandbox.Templates { noTemplates = d.openTemplates(m); return d.templates },
 		Dir:       d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: d.source,
-		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs,
-		Projects: d.projects(), Logger: d.log,
+		Kernel: sandbox.Linux{}, Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks,
+		Cgroups: execs, Projects: d.projects(), Logger: d.log,
 		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private ||
 			d.home.inMemory,
 	})

@@ -1,7 +1,6 @@
 package life_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -155,29 +154,6 @@ func TestPause(t *testing.T) {
 	a.Refused("not_found", "sandbox.pause", world.Params{"sandbox": sb})
 }
 
-// TestPauseTimeout: the clock of a command's timeout stands still with it, and goes on.
-func TestPauseTimeout(t *testing.T) {
-	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
-	t.Parallel()
-	w := world.New(t)
-	c := w.Dial(t)
-	sb, other := c.SandboxOf(nil), c.SandboxOf(nil)
-	// what it does takes long on a busy machine
-	lives := c.Started(sb, "echo up; read x; echo got $x", world.Params{"timeout_s": 60})
-	c.Call(nil, "exec.read", world.Params{"exec": lives, "stream": "stdout", "offset": 0, "wait_s": 10})
-	dies := c.Started(sb, "sleep 4242", world.Params{"timeout_s": 4})
-	c.Call(nil, "sandbox.pause", world.Params{"sandbox": sb})
-	c.Exec(other, "sleep 4.5")
-	c.Call(nil, "sandbox.resume", world.Params{"sandbox": sb})
-	c.Call(nil, "exec.write", world.Params{"exec": lives, "data": "word\n"})
-	if res := c.Waited(lives); res.Verdict != "ok" || res.Stdout != "up\ngot word\n" {
-		t.Errorf("%+v", res)
-	}
-	if res := c.Waited(dies); res.Verdict != "timeout_wall" || res.DurationMS < 8400 {
-		t.Errorf("%+v", res)
-	}
-}
-
 // TestPauseDeath: a paused sandbox stays so whatever becomes of the daemon.
 func TestPauseDeath(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
@@ -210,76 +186,6 @@ func TestPauseDeath(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	w.OK(t, "rm", "-f", sb, other)
-}
-
-// TestLife: what becomes of sandboxes when their ttl_s or idle_s is over.
-func TestLife(t *testing.T) {
-	testenv.Axes(t, testenv.Privilege)
-	t.Parallel()
-	w := world.New(t)
-	c := w.Connect(t)
-	a := w.Dial(t)
-	for _, tt := range []struct {
-		name, action string
-		want         api.State
-		code         int // of a command that obeys SIGTERM
-	}{
-		{"ttl", "pause", api.Paused, 0}, {"ttl", "stop", api.Stopped, 3}, {"ttl", "kill", api.Stopped, 137},
-		{"ttl", "remove", api.StateRemoved, 137},
-		{"idle", "pause", api.Paused, 0}, {"idle", "stop", api.Stopped, 0}, {"idle", "kill", api.Stopped, 0},
-		{"idle", "remove", api.StateRemoved, 0},
-	} {
-		t.Run(tt.name+" "+tt.action, func(t *testing.T) {
-			events, err := c.Subscribe(t.Context(), api.SubscribeParams{Kinds: []api.EventKind{api.EventSandboxState}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			sb := a.SandboxOf(world.Params{tt.name + "_s": world.AWhile().Seconds(), tt.name + "_action": tt.action})
-			var call *world.Pending
-			if tt.code > 0 {
-				call = a.Start("exec.run", world.Params{
-					"sandbox": sb, "command": "trap 'exit 3' TERM; while :; do sleep 0.1; done",
-				})
-			}
-			for {
-				e := world.NextOf(t, events, api.EventSandboxState)
-				var data api.StateEvent
-				if err := json.Unmarshal(e.Data, &data); err != nil {
-					t.Fatal(err)
-				}
-				if e.Sandbox != sb || data.State == api.Running || data.State == api.Stopped &&
-					tt.want == api.StateRemoved {
-					continue
-				}
-				if data.State != tt.want || tt.want != api.StateRemoved &&
-					!strings.Contains(data.Reason, tt.name+"_s is over") {
-					t.Errorf("%+v, want %s", data, tt.want)
-				}
-				break
-			}
-			if call != nil {
-				if m := call.Wait(); m.Error == nil {
-					if res := world.Decode[world.ExecResult](t, string(m.Result)); res.ExitCode != tt.code {
-						t.Errorf("%+v, want exit code %d", res, tt.code)
-					}
-				} else if tt.want != api.StateRemoved {
-					t.Error(m.Error)
-				}
-			}
-			if tt.want == api.Paused {
-				if res := a.Exec(sb, "echo back"); res.Stdout != "back\n" {
-					t.Errorf("%+v", res)
-				}
-			}
-			if tt.want != api.StateRemoved {
-				a.Call(nil, "sandbox.remove", world.Params{"sandbox": sb})
-			}
-		})
-	}
-	for _, bad := range []world.Params{{"ttl_s": 1, "ttl_action": "sleep"}, {"idle_action": "pause"}} {
-		bad["image"] = "host"
-		a.Refused("invalid_argument", "sandbox.create", bad)
-	}
 }
 
 // TestLifeCrowd: fifty sandboxes whose time is over at once leave nothing behind.

@@ -3,9 +3,7 @@ package life_test
 import (
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,118 +97,6 @@ func TestPool(t *testing.T) {
 	w.Run(t, "pool", "release", own).Want(t, 125).Says(t, "is of no pool", "hutch rm")
 }
 
-// TestPoolEmpty: who asks an empty pool is told so at once, or waits in turn.
-func TestPoolEmpty(t *testing.T) {
-	t.Parallel()
-	w := world.New(t)
-	c := w.Dial(t)
-	never := false
-	c.Call(nil, "pool.create", world.Params{"name": "p", "size": 2, "prewarm": never,
-		"sandbox": world.Params{"image": "host", "ttl_s": 3600}})
-	if m := c.Start("pool.acquire", world.Params{"pool": "p"}).Wait(); m.Error != nil || string(m.Result) != "null" {
-		t.Errorf("%+v", m)
-	}
-	w.Filled(t, "p", 2) // since somebody has asked
-
-	const crowd = 12
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	var wg sync.WaitGroup
-	for range crowd {
-		wg.Go(func() {
-			cl := w.Connect(t)
-			sb, err := cl.Acquire(t.Context(), api.AcquireParams{Pool: "p", WaitMS: long})
-			if err != nil || sb == nil || sb.Expires == nil {
-				t.Errorf("%+v, %v", sb, err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if seen[sb.ID] {
-				t.Errorf("%s was given twice", sb.ID)
-			}
-			seen[sb.ID] = true
-		})
-	}
-	wg.Wait()
-	p := w.Filled(t, "p", 2)
-	if p.InUse != crowd {
-		t.Errorf("%+v", p)
-	}
-	// One that gives up is not given one, and who is behind it is.
-	gone := w.Dial(t)
-	w.OK(t, "pool", "resize", "p", "1")
-	for range 2 {
-		gone.Start("pool.acquire", world.Params{"pool": "p", "wait_ms": long, "owner": "connection"})
-	}
-	gone.Close()
-	acquire(t, w, w.Connect(t), api.AcquireParams{Pool: "p", WaitMS: long})
-	if p = w.Filled(t, "p", 1); p.InUse > crowd+3 {
-		t.Errorf("%+v", p)
-	}
-	w.Run(t, "run", "--pool", "p", "--", "sh", "-c", "exit 7").Want(t, 7)
-	w.Run(t, "run", "--pool", "p", "host", "--", "true").Want(t, 125).Says(t, "does not go with --pool")
-	w.Run(t, "run", "--pool", "p", "-m", "1g", "--", "true").Want(t, 125).Says(t, "--memory does not go with --pool")
-	w.Run(t, "run", "--pool", "none", "--", "true").Want(t, 125).Says(t, `no pool "none"`)
-	box := strings.TrimSpace(w.OK(t, "run", "-d", "--pool", "p", "--", "sleep", "infinity"))
-	w.OK(t, "rm", "-f", box)
-	w.OK(t, "pool", "rm", "p")
-	c.Refused("not_found", "pool.acquire", world.Params{"pool": "p", "wait_ms": long})
-}
-
-// TestPoolRefused: a pool that cannot be is refused, with the field or the reason, and leaves nothing.
-func TestPoolRefused(t *testing.T) {
-	t.Parallel()
-	w := world.New(t)
-	c := w.Dial(t)
-	for _, tt := range []struct {
-		code, field string
-		p           world.Params
-	}{
-		{"invalid_argument", "name", world.Params{"name": "-x", "size": 1, "sandbox": world.Params{"image": "host"}}},
-		{"invalid_argument", "size", world.Params{"name": "x", "size": 0, "sandbox": world.Params{"image": "host"}}},
-		{"invalid_argument", "size", world.Params{"name": "x", "size": 33, "sandbox": world.Params{"image": "host"}}},
-		{"invalid_argument", "image", world.Params{"name": "x", "size": 1, "sandbox": world.Params{}}},
-		{
-			"invalid_argument", "sandbox.name",
-			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "name": "y"}},
-		},
-		{"invalid_argument", "sandbox.owner",
-			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "owner": "connection"}}},
-		{"invalid_argument", "sandbox.workspace",
-			world.Params{"name": "x", "size": 1,
-				"sandbox": world.Params{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "ro"}}}},
-		{"invalid_argument", "sandbox.mounts",
-			world.Params{"name": "x", "size": 1,
-				"sandbox": world.Params{"image": "host",
-					"mounts": []world.Params{{"source": "/usr", "target": "/u", "mode": "ro"}}}}},
-		{
-			"not_found", "",
-			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "127.0.0.1:1/none:1",
-				"pull": "never"}},
-		},
-	} {
-		if e := c.Refused(tt.code, "pool.create", tt.p); tt.field != "" && e.Data.Field != tt.field {
-			t.Errorf("%v: field %q, want %q", tt.p, e.Data.Field, tt.field)
-		}
-	}
-	var all api.Pools
-	if c.Call(&all, "pool.list", world.Params{}); len(all.Pools) != 0 {
-		t.Errorf("%+v", all)
-	}
-	c.Call(nil, "pool.create", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host"}})
-	c.Refused("already_exists", "pool.create", world.Params{
-		"name": "x", "size": 1, "sandbox": world.Params{"image": "host"},
-	})
-	c.Refused("invalid_argument", "pool.resize", world.Params{"pool": "x", "size": 99})
-	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "wait_ms": -1})
-	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "name": "sb_x"})
-	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "owner": "me"})
-	for _, method := range []string{"pool.status", "pool.remove", "pool.acquire"} {
-		c.Refused("not_found", method, world.Params{"pool": "y"})
-	}
-}
-
 // TestPoolHealth: what ends while it waits is replaced, and never handed out.
 func TestPoolHealth(t *testing.T) {
 	t.Parallel()
@@ -298,6 +184,11 @@ func TestPoolConfigured(t *testing.T) {
 	if got := w.OK(t, "run", "--pool", "py", "--", "hostname"); got != "other\n" {
 		t.Errorf("host name %q", got)
 	}
+	w.Run(t, "run", "--pool", "py", "--", "sh", "-c", "exit 7").Want(t, 7)
+	w.Run(t, "run", "--pool", "py", "host", "--", "true").Want(t, 125).Says(t, "does not go with --pool")
+	w.Run(t, "run", "--pool", "py", "-m", "1g", "--", "true").Want(t, 125).Says(t, "--memory does not go with --pool")
+	w.Run(t, "run", "--pool", "none", "--", "true").Want(t, 125).Says(t, `no pool "none"`)
+	w.OK(t, "rm", "-f", strings.TrimSpace(w.OK(t, "run", "-d", "--pool", "py", "--", "sleep", "infinity")))
 	if got := strings.Fields(w.OK(t, "pool", "ls", "-q")); !slices.Equal(got, []string{"mine", "py"}) {
 		t.Errorf("pools %v", got)
 	}
@@ -315,35 +206,4 @@ func TestPoolConfigured(t *testing.T) {
 		w.Run(t, "config", "reload").Want(t, 125).Says(t, want)
 	}
 	w.Filled(t, "py", 1)
-}
-
-// TestPoolRemovedEarly: what a pool is just making when it is removed goes like all else that it has.
-func TestPoolRemovedEarly(t *testing.T) {
-	t.Parallel()
-	w := world.New(t)
-	w.LogOnFailure(t) // an error in the daemon's log fails the test
-	w.Configure(t, world.NoneAhead)
-	c := w.Connect(t)
-	w.Inside(t, "true")
-	start := time.Now()
-	w.Inside(t, "true")
-	took := time.Since(start)
-	for i := range world.Rounds(60) {
-		made := make(chan error, 1)
-		go func() {
-			_, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil)
-			made <- err
-		}()
-		testenv.Moment(time.Duration(i%30) * took / 20)
-		_, err := w.Connect(t).RemovePool(t.Context(), "p")
-		if err != nil && api.ErrorCode(err) != api.NotFound {
-			t.Fatal(err)
-		}
-		if merr := <-made; merr == nil && err != nil { // it came behind the removal
-			if _, err := c.RemovePool(t.Context(), "p"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	w.AwaitNoSandbox(t)
 }

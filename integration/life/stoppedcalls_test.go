@@ -128,19 +128,3 @@ func TestStoppedCalls(t *testing.T) {
 		w.Run(t, "rm", "-f", sb)
 	}
 }
-
-// TestStoppedPorts: what a stop closes is on record.
-func TestStoppedPorts(t *testing.T) {
-	t.Parallel()
-	w := world.New(t)
-	sb := w.Create(t, "--allow", "example.com", "host")
-	w.OK(t, "port", "expose", sb, "8080")
-	w.OK(t, "stop", "-t", "0", sb)
-	if got := w.AuditOf(t, sb); len(got[api.AuditPortExposed]) != 1 || len(got[api.AuditPortClosed]) != 1 ||
-		!strings.Contains(string(got[api.AuditPortClosed][0].Data), "8080") {
-		t.Errorf("%+v", got)
-	}
-	if got := w.OK(t, "port", "ls", "--json", sb); strings.Contains(got, "8080") {
-		t.Error(got)
-	}
-}

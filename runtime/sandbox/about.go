@@ -59,7 +59,7 @@ const (
 // mountAbout mounts what the sandbox is told about itself. It is empty but for what is the same in each.
 func (f *creation) mountAbout() error {
 	at := filepath.Join(f.s.dir, aboutFolder)
-	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
+	mnt, err := f.m.cfg.Kernel.Tmpfs([]sys.FSOption{
 		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)},
 		{Key: "nr_inodes", Value: strconv.Itoa(64 + maxCPUFolders)}, {Key: "mode", Value: "755"},
 	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
@@ -67,10 +67,10 @@ func (f *creation) mountAbout() error {
 		return err
 	}
 	defer mnt.Close()
-	if err := sys.AttachTree(mnt, at); err != nil {
+	if err := f.m.cfg.Kernel.Attach(mnt, at); err != nil {
 		return err
 	}
-	f.undo.Add(func() error { return unmount(at) })
+	f.undo.Add(func() error { return f.m.unmount(at) })
 	return f.m.furnish(at)
 }
 
@@ -89,8 +89,8 @@ func (f *creation) bindAbout() {
 }
 
 // unmountAbout unmounts it for a sandbox of a hutchd before, which may have been killed before it made it.
-func unmountAbout(dir string) error {
-	if err := unmount(filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) &&
+func (m *Manager) unmountAbout(dir string) error {
+	if err := m.unmount(filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -118,7 +118,7 @@ func (m *Manager) admit(s *Sandbox) {
 // while the state was still creating.
 func (m *Manager) watchPID1(s *Sandbox) {
 	m.watchers.Go(func() {
-		waitReadable(s.pidfd)
+		m.cfg.Kernel.AwaitExit(s.pidfd)
 		s.transition(api.Failed, "PID 1 ended")
 		s.markExited()
 		if s.pool != nil {

@@ -167,8 +167,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 // discard removes a sandbox that cannot be taken over.
 func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
-	err := m.cfg.Launcher.Destroy(ctx, id)
-	err = errors.Join(err, unmountAbout(dir), unmountBelow(dir, maxMounts), unmountOwn(dir))
+	err := m.takeDown(ctx, id)
 	if shelf.IsMarked(dir) {
 		err = errors.Join(err, m.shelve(dir, id))
 	} else {
@@ -177,6 +176,13 @@ func (m *Manager) discard(ctx context.Context, id string) {
 	if err != nil {
 		m.cfg.Logger.Error("remove a sandbox that cannot be taken over", "sandbox", id, "err", err)
 	}
+}
+
+// takeDown ends and unmounts what there is of a sandbox, by what its folder says.
+func (m *Manager) takeDown(ctx context.Context, id string) error {
+	dir := filepath.Join(m.cfg.Dir, id)
+	err := m.cfg.Launcher.Destroy(ctx, id)
+	return errors.Join(err, m.unmountAbout(dir), m.unmountBelow(dir, maxMounts), m.unmountOwn(dir))
 }
 
 // maxMounts is more than a spec may have.
@@ -197,12 +203,12 @@ func (m *Manager) sweepFolders(ctx context.Context, known map[string]bool) error
 }
 
 // unmountBelow unmounts what creation.mounts has mounted.
-func unmountBelow(dir string, n int) error {
+func (m *Manager) unmountBelow(dir string, n int) error {
 	var errs []error
 	for i := n - 1; i >= 0; i-- {
 		at := filepath.Join(dir, "mnt", strconv.Itoa(i))
 		for _, path := range []string{at + mergedSuffix, at} {
-			err := unmount(path)
+			err := m.unmount(path)
 			if !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
@@ -212,8 +218,8 @@ func unmountBelow(dir string, n int) error {
 }
 
 // unmountOwn unmounts the file system of a sandbox's own, where it has one.
-func unmountOwn(dir string) error {
-	if err := unmount(filepath.Join(dir, "fs")); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+func (m *Manager) unmountOwn(dir string) error {
+	if err := m.unmount(filepath.Join(dir, "fs")); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -328,7 +334,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		}
 	}
 	var guests map[uint64]*guestapi.Exec
-	if s.guest, guests, err = guestapi.Resume(ctx, h.Guest, ids); err != nil {
+	conn, err := m.cfg.Kernel.Channel(h.Guest)
+	if err != nil {
+		return err
+	}
+	if s.guest, guests, err = guestapi.Resume(ctx, conn, ids); err != nil {
 		return err
 	}
 	m.audit(ctx, s, "", api.AuditResumed, nil, 0)

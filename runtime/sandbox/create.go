@@ -415,16 +415,18 @@ func (f *creation) launch(ctx context.Context) error {
 		// A failed step must leave nothing even when ctx has ended.
 		err := f.m.cfg.Launcher.Destroy(context.WithoutCancel(ctx), f.s.id)
 		if launcherGone(err) {
-			return f.s.abandon()
+			return f.m.abandon(f.s)
 		}
 		return err
 	})
 	if created.Ptmx != nil {
 		_ = created.Ptmx.Close() // ptys are opened by path, one each
 	}
-	if f.s.guest, err = guestapi.NewClient(created.Guest); err != nil {
+	conn, err := f.m.cfg.Kernel.Channel(created.Guest)
+	if err != nil {
 		return err
 	}
+	f.s.guest = guestapi.NewClientOver(conn)
 	f.undo.Add(f.s.guest.Close)
 	if !f.generic {
 		f.m.watchCalls(f.s)

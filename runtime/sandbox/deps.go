@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/audit"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
@@ -28,6 +30,26 @@ type Root struct {
 	// Release says that the sandbox no longer uses the layers. It is called once,
 	// from any goroutine.
 	Release func() `json:"-"`
+}
+
+// Kernel is what the kernel itself does for the sandboxes of a daemon, and says of them: Linux, and nothing else in a
+// daemon. What belongs to a cgroup or a network namespace is Cgroups' and Networks'.
+type Kernel interface {
+	// Tmpfs makes a file system in memory, which Attach mounts at a folder; Reconfigure changes options of one that is
+	// mounted. Unmount takes off what is mounted at a folder, and fails with EINVAL where nothing is.
+	Tmpfs(options []sys.FSOption, attributes int) (*os.File, error)
+	Attach(mnt *os.File, at string) error
+	Reconfigure(at string, options []sys.FSOption) error
+	Unmount(at string) error
+	// Proc is the folder that tells of a process, as proc(5) says.
+	Proc(pid int) string
+	// Channel carries the packets of a guest channel, whose hutchd's end it owns.
+	Channel(conn *os.File) (guestapi.Conn, error)
+	// Kill sends SIGKILL to the process of a pidfd, which may have ended. Exited says whether it has; AwaitExit waits
+	// until it has, or the pidfd is closed.
+	Kill(pidfd *os.File) error
+	Exited(pidfd *os.File) (bool, error)
+	AwaitExit(pidfd *os.File)
 }
 
 // ImageSource resolves image references. cmd/hutchd joins it with package images.

@@ -35,10 +35,10 @@ func (d *disk) options(limit diskuse.Usage) []sys.FSOption {
 
 // mountOwn gives the sandbox a file system of its own where its files are in memory
 // anyway.
-func (d *disk) mountOwn() error {
+func (d *disk) mountOwn(k Kernel) error {
 	options := append(d.options(d.limit), sys.FSOption{Key: "source", Value: "hutch"},
 		sys.FSOption{Key: "mode", Value: "0700"})
-	mnt, err := sys.FSMount("tmpfs", options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	mnt, err := k.Tmpfs(options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (d *disk) mountOwn() error {
 	if !takesAttributes(fmt.Sprintf("/proc/self/fd/%d", mnt.Fd())) && takesAttributes(d.fs) {
 		return errPoorer
 	}
-	return sys.AttachTree(mnt, d.fs)
+	return k.Attach(mnt, d.fs)
 }
 
 // errPoorer says that a tmpfs of the sandbox's own would do less than what the state
@@ -98,22 +98,22 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 				WithField(c.field).WithHint("remove files in it first, or allow more")
 		}
 	}
-	if err := d.set(next); err != nil {
+	if err := d.set(m.cfg.Kernel, next); err != nil {
 		return nil, err
 	}
-	return func() error { return d.set(old) }, nil
+	return func() error { return d.set(m.cfg.Kernel, old) }, nil
 }
 
 // set puts a limit in force. Commands that run keep the bound of single files that they
 // were started with (RLIMIT_FSIZE).
-func (d *disk) set(limit diskuse.Usage) error {
+func (d *disk) set(k Kernel, limit diskuse.Usage) error {
 	switch {
 	case d.project != nil:
 		if err := d.project(limit); err != nil {
 			return err
 		}
 	case d.hard:
-		if err := sys.FSReconfigure(d.fs, d.options(limit)); err != nil {
+		if err := k.Reconfigure(d.fs, d.options(limit)); err != nil {
 			return fmt.Errorf("change the size of the sandbox's file system: %w", err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -43,7 +42,7 @@ func (m *Manager) watchChannel(s *Sandbox) {
 		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 		defer cancel()
 		if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil {
-			_ = sys.KillPidfd(s.pidfd) // PID 1 takes its pid namespace along
+			_ = m.cfg.Kernel.Kill(s.pidfd) // PID 1 takes its pid namespace along
 		}
 	})
 }

@@ -333,7 +333,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	r.end, r.took = end, time.Since(r.start)
 	m.lookWhy(r, end.Status != 0)
 	if end.Status != 0 {
-		r.shm = r.s.shmHint(end.Status)
+		r.shm = m.shmHint(r.s, end.Status)
 	}
 	r.settleRefused()
 	m.judge(r)

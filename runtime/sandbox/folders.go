@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -144,7 +143,7 @@ func (f *creation) limitDisk() error {
 		}
 		return nil
 	}
-	err := s.disk.mountOwn()
+	err := s.disk.mountOwn(f.m.cfg.Kernel)
 	if errors.Is(err, errPoorer) {
 		s.disk = newDisk(s.dir, &s.record.Limits, false)
 		return nil
@@ -154,7 +153,7 @@ func (f *creation) limitDisk() error {
 			WithField("limits.disk_bytes").
 			WithHint("keep the state folder on a disk (HUTCH_ROOT), or leave the limit out")
 	}
-	f.undo.Add(func() error { return unmount(s.disk.fs) })
+	f.undo.Add(func() error { return f.m.unmount(s.disk.fs) })
 	return nil
 }
 
@@ -200,11 +199,11 @@ var ownFolders = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc
 
 // abandon does what hutch-launch, which is gone, did not: end PID 1 and unmount
 // what lies in the sandbox's folder. hutchd shares its mount namespace.
-func (s *Sandbox) abandon() error {
-	err := sys.KillPidfd(s.pidfd)
-	waitReadable(s.pidfd)
+func (m *Manager) abandon(s *Sandbox) error {
+	err := m.cfg.Kernel.Kill(s.pidfd)
+	m.cfg.Kernel.AwaitExit(s.pidfd)
 	for _, name := range []string{"root", "pts"} {
-		uerr := unmount(filepath.Join(s.dir, name))
+		uerr := m.unmount(filepath.Join(s.dir, name))
 		if errors.Is(uerr, unix.EINVAL) {
 			continue // not mounted
 		}

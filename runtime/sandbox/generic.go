@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -151,7 +150,7 @@ func (f *creation) claim(ctx context.Context) error {
 		}
 	}
 	if want := f.m.shmBytes(f.s); f.claimed.prepared == nil || f.claimed.prepared.key.shm != want {
-		if err := resizeShm(f.claimed.pid, want); err != nil {
+		if err := f.m.resizeShm(f.claimed.pid, want); err != nil {
 			return fmt.Errorf("size /dev/shm: %w", err)
 		}
 	}
@@ -251,7 +250,7 @@ func (p *generics) take(w aheadKey, keyed bool) *generic {
 		p.ready = slices.Delete(p.ready, i, i+1)
 		p.wg.Add(1)
 		p.mu.Unlock()
-		if exited, err := sys.HasExited(g.pidfd); err == nil && !exited {
+		if exited, err := p.m.cfg.Kernel.Exited(g.pidfd); err == nil && !exited {
 			return g
 		}
 		p.discard(g)

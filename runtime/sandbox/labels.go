@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"fmt"
 	"os"
 	"strings"
 
@@ -30,12 +29,12 @@ type labels struct {
 	other    string
 }
 
-// labelsOf are those of PID 1, which all that it starts inherits.
-func labelsOf(pid int) labels {
-	if label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/apparmor/current", pid)); err == nil {
+// labelsOf are those of PID 1, by what proc(5) has of it, which all that it starts inherits.
+func labelsOf(proc string) labels {
+	if label, err := os.ReadFile(proc + "/attr/apparmor/current"); err == nil {
 		return labels{appArmor: strings.TrimSpace(string(label)), known: true}
 	}
-	label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/current", pid))
+	label, err := os.ReadFile(proc + "/attr/current")
 	if err != nil { // there is no such module
 		return labels{}
 	}

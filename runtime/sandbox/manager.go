@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/shelf"
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
@@ -30,6 +29,7 @@ type Config struct {
 	Dir      string // this daemon's folder for sandboxes; exists, empty
 	Host     Host
 	Settings Settings
+	Kernel   Kernel
 	Images   ImageSource
 	Launcher Launcher
 	Events   Events // nil discards
@@ -259,7 +259,7 @@ func (m *Manager) count() (n int) {
 
 // Kill ends every process of a sandbox; its record and files stay.
 func (m *Manager) Kill(ctx context.Context, ref string) (api.KillResult, error) {
-	s, err := m.find(ref)
+	s, err := m.findStarted(ctx, ref)
 	if err != nil {
 		return api.KillResult{}, err
 	}
@@ -285,7 +285,7 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 	}
 	// PID 1 takes its pid namespace along, while hutch-launch, which reaps it, is woken. Whatever that fails at: who
 	// comes next waits for the end of PID 1.
-	killErr := sys.KillPidfd(s.pidfd)
+	killErr := m.cfg.Kernel.Kill(s.pidfd)
 	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil && killErr != nil {
 		return api.KillResult{}, killErr
 	}

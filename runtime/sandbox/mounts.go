@@ -130,7 +130,7 @@ func (f *creation) attachTmpfs(i int, m api.Mount) error {
 	if size == 0 {
 		size = f.m.memoryFolder(f.s)
 	}
-	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
+	mnt, err := f.m.cfg.Kernel.Tmpfs([]sys.FSOption{
 		{Key: "source", Value: "tmpfs"}, {Key: "size", Value: strconv.FormatInt(size, 10)},
 		{Key: "nr_inodes", Value: strconv.FormatInt(inodesOf(size), 10)},
 		{Key: "mode", Value: orElse(m.Permissions, "1777")},
@@ -139,10 +139,10 @@ func (f *creation) attachTmpfs(i int, m api.Mount) error {
 		return fmt.Errorf("make a folder of %d bytes in memory: %w", size, err)
 	}
 	defer mnt.Close()
-	if err := sys.AttachTree(mnt, at); err != nil {
+	if err := f.m.cfg.Kernel.Attach(mnt, at); err != nil {
 		return err
 	}
-	f.undo.Add(func() error { return unmount(at) })
+	f.undo.Add(func() error { return f.m.unmount(at) })
 	f.binds = append(f.binds, spec.Bind{Source: at, Target: filepath.Clean(m.Target)})
 	return nil
 }
@@ -210,7 +210,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return attachError(m.From(), err)
 	}
-	f.undo.Add(func() error { return unmount(at) })
+	f.undo.Add(func() error { return f.m.unmount(at) })
 	bind := at
 	if m.Mode == api.ModeOverlay {
 		if bind, err = f.overlay(i, at, mapped, at); err != nil {
@@ -358,7 +358,7 @@ func (f *creation) overlay(i int, like string, mapped bool, lower ...string) (st
 	if err := sys.MountOverlay(base, merged, options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 		return "", fmt.Errorf("overlay over %s: %w", lower[len(lower)-1], err)
 	}
-	f.undo.Add(func() error { return unmount(merged) })
+	f.undo.Add(func() error { return f.m.unmount(merged) })
 	return merged, nil
 }
 
@@ -371,8 +371,8 @@ func mountPoint(at string, dir bool) error {
 
 // unmount detaches: an open file of a killed process can keep a mount busy for
 // a moment, and nobody can reach it any more.
-func unmount(at string) error {
-	if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+func (m *Manager) unmount(at string) error {
+	if err := m.cfg.Kernel.Unmount(at); err != nil {
 		return fmt.Errorf("unmount %s: %w", at, err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func (m *Manager) Network(ref string) (_ api.Network, wanted []api.NetTarget, _ 
 // adoptPlain has the lookups of a sandbox in mode none refused and told again. Without, they fail as they would have:
 // who runs the sandbox hears less of it.
 func (m *Manager) adoptPlain(id string, pid int) Namespace {
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	ns, err := os.Open(m.cfg.Kernel.Proc(pid) + "/ns/net")
 	if err == nil {
 		var n Namespace
 		if n, err = m.cfg.Networks.AdoptPlain(id, ns); err == nil {

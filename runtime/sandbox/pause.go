@@ -25,6 +25,9 @@ type admission struct {
 
 func newAdmission() admission { return admission{turn: make(chan struct{}, 1)} }
 
+// shared is one with the same turn.
+func (d *admission) shared() admission { return admission{turn: d.turn} }
+
 // take gives the caller the turn until the returned function is called.
 func (d *admission) take(ctx context.Context) (func(), error) {
 	select {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -172,7 +171,7 @@ func (m *Manager) acquire(ctx context.Context, a *api.AcquireParams, conn uint64
 	for len(p.ready) > 0 {
 		s := p.ready[len(p.ready)-1] // the one whose memory is warm
 		p.ready = p.ready[:len(p.ready)-1]
-		if exited, err := sys.HasExited(s.pidfd); err == nil && !exited {
+		if exited, err := m.cfg.Kernel.Exited(s.pidfd); err == nil && !exited {
 			p.later(refillAfter)
 			m.mu.Unlock()
 			return m.hand(ctx, p, s, a, conn)

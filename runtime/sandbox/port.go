@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -65,7 +64,7 @@ func (m *Manager) openPorts(s *Sandbox, pid int) error {
 	case s.ports.open != nil:
 		return nil
 	}
-	ns, err := s.namespace(pid)
+	ns, err := m.namespace(s, pid)
 	if err != nil {
 		return err
 	}
@@ -75,12 +74,12 @@ func (m *Manager) openPorts(s *Sandbox, pid int) error {
 }
 
 // namespace opens the network namespace that PID 1 is in: hutchd need not keep one for each sandbox.
-func (s *Sandbox) namespace(pid int) (*os.File, error) {
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+func (m *Manager) namespace(s *Sandbox, pid int) (*os.File, error) {
+	ns, err := os.Open(m.cfg.Kernel.Proc(pid) + "/ns/net")
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace of sandbox %s: %w", s.id, err)
 	}
-	if exited, err := sys.HasExited(s.pidfd); err != nil || exited { // the pid may be another's by now
+	if exited, err := m.cfg.Kernel.Exited(s.pidfd); err != nil || exited { // the pid may be another's by now
 		_ = ns.Close()
 		return nil, errors.Join(err, ended(s))
 	}

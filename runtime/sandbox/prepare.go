@@ -76,12 +76,12 @@ func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, netw
 		(*creation).swapRoot,
 		(*creation).rehearse,
 		func(f *creation, _ context.Context) (err error) {
-			d.walls, err = wallsOf(g.pid, &m.cfg.Host, api.SeccompDefault)
-			d.labels = labelsOf(g.pid)
+			d.walls, err = wallsOf(m.cfg.Kernel.Proc(g.pid), &m.cfg.Host, api.SeccompDefault)
+			d.labels = labelsOf(m.cfg.Kernel.Proc(g.pid))
 			return err
 		},
 		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },
-		func(f *creation, _ context.Context) error { return resizeShm(g.pid, w.shm) },
+		func(f *creation, _ context.Context) error { return m.resizeShm(g.pid, w.shm) },
 	} {
 		if err := do(f, ctx); err != nil {
 			return err

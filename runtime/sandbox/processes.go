@@ -28,7 +28,7 @@ func (m *Manager) processes(s *Sandbox) []int {
 			return append([]int{pid1}, slices.Delete(pids, i, i+1)...)
 		}
 	}
-	if !s.startedAny() && !hasOrphans(pid1) {
+	if !s.startedAny() && !m.hasOrphans(pid1) {
 		return []int{pid1}
 	}
 	pids, known := descendants(pid1)

@@ -12,27 +12,27 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// isolationOf reads back from the kernel what stands around pid, and fails when a
+// isolationOf reads back from the kernel what stands around PID 1, whose folder proc is (Kernel.Proc), and fails when a
 // wall that every sandbox has is missing: a launch that silently lost one must
 // not become a sandbox. netns is the namespace that the policy is in force in, n what
 // enforces it, nil in mode none.
-func isolationOf(pid int, h *Host, profile api.SeccompProfile, netns *os.File, n Network) (api.Isolation, error) {
-	iso, err := wallsOf(pid, h, profile)
+func isolationOf(proc string, h *Host, profile api.SeccompProfile, netns *os.File, n Network) (api.Isolation, error) {
+	iso, err := wallsOf(proc, h, profile)
 	if err != nil {
 		return iso, err
 	}
-	return iso, addNetwork(&iso, pid, netns, n)
+	return iso, addNetwork(&iso, proc, netns, n)
 }
 
 // wallsOf is isolationOf without the network: facts of PID 1 that do not change as long as it lives.
-func wallsOf(pid int, h *Host, profile api.SeccompProfile) (api.Isolation, error) {
+func wallsOf(proc string, h *Host, profile api.SeccompProfile) (api.Isolation, error) {
 	iso := api.Isolation{UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none"}
 	for _, ns := range []struct{ name, file string }{
 		{"user namespace", "user"}, {"pid namespace", "pid"}, {"mount namespace", "mnt"},
 		{"network namespace", "net"}, {"ipc namespace", "ipc"}, {"uts namespace", "uts"},
 		{"cgroup namespace", "cgroup"},
 	} {
-		inside, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns.file))
+		inside, err := os.Readlink(proc + "/ns/" + ns.file)
 		if err != nil {
 			return iso, fmt.Errorf("read back isolation: %w", err)
 		}
@@ -46,7 +46,7 @@ func wallsOf(pid int, h *Host, profile api.SeccompProfile) (api.Isolation, error
 		}
 		iso.Walls = append(iso.Walls, api.Wall{Name: ns.name, Status: "yes", Detail: inside})
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	status, err := os.ReadFile(proc + "/status")
 	if err != nil {
 		return iso, fmt.Errorf("read back isolation: %w", err)
 	}
@@ -95,7 +95,7 @@ func (f *creation) addAsked(iso *api.Isolation) error {
 		return nil
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(fmt.Sprintf("/proc/%d/root", f.s.record.PID), &st); err != nil {
+	if err := unix.Statfs(f.proc()+"/root", &st); err != nil {
 		return fmt.Errorf("read back the root: %w", err)
 	}
 	if st.Flags&unix.ST_RDONLY == 0 {
@@ -106,28 +106,31 @@ func (f *creation) addAsked(iso *api.Isolation) error {
 	return nil
 }
 
+// proc is what the kernel tells of the sandbox's PID 1.
+func (f *creation) proc() string { return f.m.cfg.Kernel.Proc(f.s.record.PID) }
+
 // isolation is read once of one that was prepared.
 func (f *creation) isolation() (iso api.Isolation, err error) {
 	h := &f.m.cfg.Host
 	if f.claimed == nil || f.claimed.prepared == nil || f.s.record.Seccomp != api.SeccompDefault {
-		return isolationOf(f.s.record.PID, h, f.s.record.Seccomp, f.netns, f.s.net)
+		return isolationOf(f.proc(), h, f.s.record.Seccomp, f.netns, f.s.net)
 	}
 	iso = f.claimed.prepared.walls
-	return iso, addNetwork(&iso, f.s.record.PID, f.netns, f.s.net)
+	return iso, addNetwork(&iso, f.proc(), f.netns, f.s.net)
 }
 
 // labels are read once, too.
 func (f *creation) labels() labels {
 	if f.claimed == nil || f.claimed.prepared == nil {
-		return labelsOf(f.s.record.PID)
+		return labelsOf(f.proc())
 	}
 	return f.claimed.prepared.labels
 }
 
 // addNetwork adds how the network policy is enforced, in the very namespace that it
 // is in force in.
-func addNetwork(iso *api.Isolation, pid int, netns *os.File, n Network) error {
-	inside, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+func addNetwork(iso *api.Isolation, proc string, netns *os.File, n Network) error {
+	inside, err := os.Stat(proc + "/ns/net")
 	if err != nil {
 		return fmt.Errorf("read back isolation: %w", err)
 	}

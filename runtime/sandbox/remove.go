@@ -44,7 +44,7 @@ func (s *Sandbox) letGo() error {
 
 // Remove kills a sandbox and deletes its record and files.
 func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error) {
-	s, err := m.find(ref)
+	s, err := m.findStarted(ctx, ref)
 	if err != nil {
 		return api.KillResult{}, err
 	}
@@ -63,6 +63,20 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 		return m.Remove(ctx, s.id)
 	}
 	return res, nil
+}
+
+// findStarted is find, and waits for the end of a start that is under way: what is to end it comes after that. A
+// creation, which has not the turn, is its caller's to end.
+func (m *Manager) findStarted(ctx context.Context, ref string) (*Sandbox, error) {
+	s, err := m.find(ref)
+	if err != nil || s.state() != api.Creating {
+		return s, err
+	}
+	s, done, err := m.takeTurn(ctx, ref)
+	if err == nil {
+		done()
+	}
+	return s, err
 }
 
 // forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to
@@ -95,10 +109,11 @@ func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
 func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	defer done()
 	m.quiet(s)
+	err = m.unmark(s)
 	// what has a mark is put on the shelf, and others may look for it there
 	later := !s.stopped && !shelf.IsMarked(s.dir)
 	if later {
-		err = s.deleteRecord()
+		err = errors.Join(err, s.deleteRecord())
 	}
 	err = errors.Join(err, m.closePorts(s), s.letGo())
 	if !later {
@@ -129,6 +144,18 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 			WithHint("hutch gc sweeps what is left")
 	}
 	return nil
+}
+
+// unmark has the folder of a sandbox go with it that was to be stopped and could not be. In its end the daemon removes
+// none of those.
+func (m *Manager) unmark(s *Sandbox) error {
+	m.mu.Lock()
+	closed := m.closed
+	m.mu.Unlock()
+	if s.stopped || closed || !shelf.IsMarked(s.dir) {
+		return nil
+	}
+	return errors.Join(os.Remove(filepath.Join(s.dir, shelf.Mark)), m.cfg.Images.Unpin(boxPin(s.id)))
 }
 
 // removalPause is how long a removal behind a reply leaves the CPUs to whom the reply has woken.
@@ -234,9 +261,9 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	lease(m.holdVolumes(s))
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
-	undo.Add(func() error { return unmountOwn(s.dir) })
+	undo.Add(func() error { return m.unmountOwn(s.dir) })
 	undo.Add(func() error {
-		return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(hostFolders(&s.spec))))
+		return errors.Join(m.unmountAbout(s.dir), m.unmountBelow(s.dir, 2+len(hostFolders(&s.spec))))
 	})
 	if s.net != nil {
 		lease(s.net.Close)
@@ -254,7 +281,7 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	undo.Add(func() error {
 		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
 		if launcherGone(err) {
-			return s.abandon()
+			return m.abandon(s)
 		}
 		return err
 	})

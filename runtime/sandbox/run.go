@@ -124,7 +124,7 @@ func (m *Manager) leftNothing(s *Sandbox, r *running) bool {
 		s.record.Start == ""
 	state, pid := s.record.State, s.record.PID
 	s.mu.Unlock()
-	return alone && state == api.Running && !hasOrphans(pid)
+	return alone && state == api.Running && !m.hasOrphans(pid)
 }
 
 // hasWritable reports whether a command can write to a folder that outlives its sandbox.
@@ -140,8 +140,9 @@ func hasWritable(sp *api.Spec) bool {
 // hasOrphans reports whether there may be a process in the pid namespace of pid, its PID 1, beside that, when no
 // command runs. What a command leaves is given to PID 1's main thread (kernel/exit.c, find_new_reaper), whose children
 // the kernel lists where it has CONFIG_PROC_CHILDREN; without that there may be.
-func hasOrphans(pid int) bool {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func (m *Manager) hasOrphans(pid int) bool {
+	fd, err := unix.Open(fmt.Sprintf("%s/task/%d/children", m.cfg.Kernel.Proc(pid), pid), unix.O_RDONLY|
+		unix.O_CLOEXEC, 0)
 	if err != nil {
 		return true
 	}

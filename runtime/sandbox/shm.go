@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"fmt"
 	"strconv"
 	"syscall"
 
@@ -57,21 +56,22 @@ func (m *Manager) inMemory(s *Sandbox, asked int64) int64 {
 }
 
 // resizeShm changes the size of a generic sandbox's /dev/shm, in which nothing has run yet.
-func resizeShm(pid int, size int64) error {
-	return sys.FSReconfigure(shmOfPID(pid), []sys.FSOption{
+func (m *Manager) resizeShm(pid int, size int64) error {
+	return m.cfg.Kernel.Reconfigure(m.cfg.Kernel.Proc(pid)+shmInside, []sys.FSOption{
 		{Key: "size", Value: strconv.FormatInt(size, 10)},
 		{Key: "nr_inodes", Value: strconv.FormatInt(spec.ShmInodes, 10)},
 	})
 }
 
-func shmOfPID(pid int) string { return fmt.Sprintf("/proc/%d/root/dev/shm", pid) }
+// shmInside is /dev/shm of a process, below what proc(5) has of it.
+const shmInside = "/root/dev/shm"
 
 // shmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is
 // mapped gets a signal where there is no room, which programs hardly ever explain.
-func (s *Sandbox) shmHint(status int) string {
+func (m *Manager) shmHint(s *Sandbox, status int) string {
 	end := syscall.WaitStatus(status)
 	var st unix.Statfs_t
-	if unix.Statfs(shmOfPID(s.Record().PID), &st) != nil || st.Blocks == 0 {
+	if unix.Statfs(m.cfg.Kernel.Proc(s.Record().PID)+shmInside, &st) != nil || st.Blocks == 0 {
 		return ""
 	}
 	size := mib(int64(st.Blocks) * st.Bsize)

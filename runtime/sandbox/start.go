@@ -345,10 +345,9 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	s := &Sandbox{
 		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
 		conn:  req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}),
-		record:    record,
-		templated: old.templated,
-		exited:    make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: old.turn.shared(), clock: newClock(clockState{}),
+		record: record, templated: old.templated,
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }

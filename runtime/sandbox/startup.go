@@ -85,6 +85,8 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, most, errNotReady)
 	defer cancel()
+	trying, stopTrying := context.WithCancel(waiting)
+	defer stopTrying()
 	ended := make(chan struct{}) // the command, by itself, and not well
 	if started != nil {
 		go func() {
@@ -92,6 +94,7 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 			case <-started.done:
 				if code, _ := started.howEnded(); code != 0 {
 					close(ended)
+					stopTrying() // or it would be heard of behind the end of a try
 				}
 			case <-waiting.Done():
 			}
@@ -101,7 +104,7 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 	if ready.Port != 0 {
 		return w.forPort(ctx, waiting)
 	}
-	return w.forCommand(ctx, waiting)
+	return w.forCommand(ctx, waiting, trying)
 }
 
 // errNotReady is why a ready check ends.
@@ -139,8 +142,8 @@ func (w *wait) forPort(ctx, waiting context.Context) error {
 	}
 }
 
-// forCommand tries the command until it succeeds.
-func (w *wait) forCommand(ctx, waiting context.Context) error {
+// forCommand tries the command until it succeeds. A try ends with trying.
+func (w *wait) forCommand(ctx, waiting, trying context.Context) error {
 	pause := minReadyPause
 	var last api.ExecResult
 	for {
@@ -148,10 +151,15 @@ func (w *wait) forCommand(ctx, waiting context.Context) error {
 		if until, ok := waiting.Deadline(); ok {
 			most = min(most, max(0.001, time.Until(until).Seconds()))
 		}
-		res, err := w.m.Run(waiting, ExecRequest{Params: api.ExecParams{
+		res, err := w.m.Run(trying, ExecRequest{Params: api.ExecParams{
 			Sandbox: w.s.id, Argv: w.ready.Argv, Command: w.ready.Command, TimeoutS: &most,
 			OutputBytes: maxFailedOutput,
 		}, Started: func(string, int) {}})
+		select {
+		case <-w.ended:
+			return w.startFailed()
+		default:
+		}
 		switch {
 		case err == nil && res.Verdict == api.VerdictOK:
 			return nil

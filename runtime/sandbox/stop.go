@@ -143,34 +143,51 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 	}
 	defer out()
 	m.quiet(s)
-	if s.folderIDs, err = s.foldersNow(); err != nil {
-		return nil, err
-	}
-	if err := m.pin(s); err != nil {
-		return nil, err
-	}
 	lock, err := shelf.Hold(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.keepFiles(s, reason); err != nil {
-		return nil, errors.Join(err, lock.Close(), m.cfg.Images.Unpin(boxPin(s.id)))
+	if !shelf.IsMarked(s.dir) { // else an earlier try came as far
+		if err := m.pinAndKeep(s, reason); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
 	}
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
 	m.auditPorts(s)
 	destroyed := errors.Join(m.closePorts(s), s.destroy())
 	m.forgetExecs(s)
-	if destroyed != nil {
+	s.destroy = func() error { // again, should somebody try again
+		return errors.Join(m.takeDown(context.Background(), s.id), m.removeFolder(s))
+	}
+	if _, err := os.Lstat(s.dir); err == nil {
 		return nil, errors.Join(destroyed, lock.Close())
+	}
+	if destroyed != nil { // the files are safe
+		m.cfg.Logger.Error("give back what a stopped sandbox had", "sandbox", s.id, "err", destroyed)
 	}
 	p, err := m.stoppedSandbox(s.id, lock)
 	if err != nil {
 		return nil, err
 	}
+	p.turn = s.turn.shared() // the caller has it until all is done that it wants of p
 	m.exchange(s, p)
 	m.recall(p)
 	m.watchStopped(p)
 	return p, nil
+}
+
+// pinAndKeep makes the folder one that belongs on the shelf, with its image, or fails and leaves it what it was.
+func (m *Manager) pinAndKeep(s *Sandbox, reason string) (err error) {
+	if s.folderIDs, err = s.foldersNow(); err != nil {
+		return err
+	}
+	if err := m.pin(s); err != nil {
+		return err
+	}
+	if err := m.keepFiles(s, reason); err != nil {
+		return errors.Join(err, m.cfg.Images.Unpin(boxPin(s.id)))
+	}
+	return nil
 }
 
 // keepFiles makes the folder one that belongs on the shelf.

@@ -40,7 +40,7 @@ var (
 // be called from several goroutines. Everything that arrives is hostile: see
 // the package comment.
 type Client struct {
-	conn *os.File
+	conn Conn
 	send chan struct{} // a token: whoever holds it may write
 	dead chan struct{} // closed when the channel is
 
@@ -70,16 +70,21 @@ type Client struct {
 
 // NewClient takes ownership of conn, hutchd's end of the socketpair, and starts
 // to read from it until Close or until the sandbox is gone.
-func NewClient(conn *os.File) (*Client, error) { return newClient(conn, nil) }
+func NewClient(conn *os.File) (*Client, error) {
+	own, err := NewSocket(conn)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(own, nil), nil
+}
+
+// NewClientOver is NewClient for a Conn.
+func NewClientOver(conn Conn) *Client { return newClient(conn, nil) }
 
 // newClient makes a client that knows the given execs of a hutchd before.
-func newClient(conn *os.File, known []*Exec) (*Client, error) {
-	own, err := pollable(conn)
-	if err != nil {
-		return nil, fmt.Errorf("guest channel: %w", err)
-	}
+func newClient(conn Conn, known []*Exec) *Client {
 	c := &Client{
-		conn: own,
+		conn: conn,
 		send: make(chan struct{}, 1),
 		dead: make(chan struct{}),
 		// Ids are never reused, not even by the next hutchd on this channel: they
@@ -92,7 +97,7 @@ func newClient(conn *os.File, known []*Exec) (*Client, error) {
 	}
 	c.readers.Add(1)
 	go c.readLoop()
-	return c, nil
+	return c
 }
 
 // OnRefused has f called with each system call that the sandbox is refused, from the
@@ -145,21 +150,6 @@ func (c *Client) NewID() uint64 {
 	defer c.mu.Unlock()
 	c.nextID++
 	return c.nextID
-}
-
-// pollable returns conn's socket as a file that the runtime's poller serves, so
-// that reads do not take a thread each and deadlines work. It closes conn.
-func pollable(conn *os.File) (*os.File, error) {
-	defer conn.Close()
-	fd, err := unix.FcntlInt(conn.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		_ = unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "guest channel"), nil
 }
 
 // Close closes this end and waits for the reader; every waiting call fails. The
@@ -376,7 +366,7 @@ func (c *Client) write(op string, req *Request, fds ...*os.File) error {
 	case <-expired.C:
 		return notReading(op)
 	}
-	err = sys.SendFDs(func() error { return c.writePacket(deadline, data, fds) })
+	err = sys.SendFDs(func() error { return c.conn.Send(deadline, data, fds) })
 	switch {
 	case err == nil:
 		return nil
@@ -395,33 +385,6 @@ func (c *Client) write(op string, req *Request, fds ...*os.File) error {
 func notReading(op string) error {
 	return api.Errorf(api.Unavailable, "the sandbox's init has not read its requests for %s", sendTimeout).
 		WithOp(op).WithHint("the sandbox may be paused or out of CPU time; try again, or kill it")
-}
-
-func (c *Client) writePacket(deadline time.Time, data []byte, fds []*os.File) error {
-	if err := c.conn.SetWriteDeadline(deadline); err != nil {
-		return err
-	}
-	raw := make([]int, 0, len(fds))
-	for _, f := range fds {
-		raw = append(raw, int(f.Fd()))
-	}
-	var oob []byte
-	if len(raw) > 0 {
-		oob = unix.UnixRights(raw...)
-	}
-	rc, err := c.conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var werr error
-	err = rc.Write(func(fd uintptr) bool {
-		werr = unix.Sendmsg(int(fd), data, oob, nil, unix.MSG_NOSIGNAL)
-		return werr != unix.EAGAIN && werr != unix.EINTR
-	})
-	if err != nil {
-		return err
-	}
-	return werr
 }
 
 // largeRequest puts a request into a sealed memfd.

@@ -3,7 +3,6 @@ package guestapi
 import (
 	"context"
 	"errors"
-	"os"
 )
 
 // maxAcks bounds the acknowledgements that ride on one request.
@@ -16,17 +15,14 @@ var ErrNoExec = errors.New("the command was never started")
 // Resume takes over the channel of a hutchd that has died, and its execs by their ids:
 // those whose end is not on record. It owns conn. When it returns, each Exec has been
 // started, has ended, or is about to be one of them: see Exec.Resume.
-func Resume(ctx context.Context, conn *os.File, ids []uint64) (*Client, map[uint64]*Exec, error) {
+func Resume(ctx context.Context, conn Conn, ids []uint64) (*Client, map[uint64]*Exec, error) {
 	execs := make(map[uint64]*Exec, len(ids))
 	known := make([]*Exec, 0, len(ids))
 	for _, id := range ids {
 		e := &Exec{ID: id, begun: make(chan Event, 1), exited: make(chan struct{}), adopted: true}
 		execs[id], known = e, append(known, e)
 	}
-	c, err := newClient(conn, known)
-	if err != nil {
-		return nil, nil, err
-	}
+	c := newClient(conn, known)
 	listed := make(chan struct{})
 	id := c.NewID()
 	c.mu.Lock()

@@ -34,7 +34,11 @@ func resumed(t *testing.T, ids []uint64, unread, list []string) (*Client, map[ui
 			}
 		}
 	})
-	c, execs, err := Resume(t.Context(), os.NewFile(uintptr(fds[0]), "hutchd"), ids)
+	conn, err := NewSocket(os.NewFile(uintptr(fds[0]), "hutchd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, execs, err := Resume(t.Context(), conn, ids)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,7 @@ func newRigIn(t *testing.T, dir string, change ...func(*Config)) *rig {
 // open begins a daemon over what is there.
 func (r *rig) open() {
 	r.t.Helper()
+	r.launcher.wg.Wait()
 	r.m = NewManager(r.cfg)
 	if err := r.m.Adopt(r.t.Context(), nil); err != nil {
 		r.t.Fatal(err)

@@ -181,8 +181,8 @@ func (l *fakeLauncher) reaped(p *fakeInit) {
 	l.mu.Lock()
 	known := l.inits[p.id] == p
 	l.mu.Unlock()
-	if known {
-		l.wg.Go(func() { l.r.m.Exited(launchapi.Exited{ID: p.id, PID: p.pid, Status: p.status}) })
+	if m := l.r.m; known {
+		l.wg.Go(func() { m.Exited(launchapi.Exited{ID: p.id, PID: p.pid, Status: p.status}) })
 	}
 }
 

@@ -141,7 +141,7 @@ func TestStopEnds(t *testing.T) {
 		want := []string{obeys, stubborn}
 		slices.Sort(want)
 		e := res.Ended
-		if !slices.Equal(e.Execs, want) || len(e.Ports) != 1 || e.Ports[0].Port != 8080 || e.Ports[0].Token ||
+		if !slices.Equal(e.Execs, want) || len(e.Ports) != 1 || e.Ports[0].Port != 8080 || !e.Ports[0].Token ||
 			e.Note == "" {
 			t.Errorf("%+v", e)
 		}

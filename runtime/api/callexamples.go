@@ -2,7 +2,7 @@ package api
 
 // Parts of the examples.
 const (
-	exampleExec = `{"exec":"ex_s6kwm6ocroep","sandbox":"sb_r5hrdezjoqxe","state":"running","command":"make test",` +
+	exampleExec = `{"exec":"ex_s6kwm6ocroep","sandbox":"sb_r5hrdezjoqxe","state":"running","command":"sleep 60",` +
 		`"background":false,"tty":false,"pid":21,"started":"2026-11-28T09:30:00Z","stdout_bytes":0,"stderr_bytes":0}`
 	exampleShell = `{"shell":"sh_mojxsdmbxemn","sandbox":"sb_r5hrdezjoqxe","exec":"ex_jdcb7basz7to","pid":22,` +
 		`"runs":0,"busy":false,"over":false}`

@@ -16,12 +16,12 @@ var (
 		Summary: "Runs a command in a sandbox and returns when it has ended.",
 		Notes:   "A command that fails is no error: see verdict and exit_code.",
 		FDs:     true, Progress: true, EndsWithCaller: true,
-		Example: `{"sandbox":"fix","argv":["python3","-c","print(6*7)"],"timeout_s":10}`,
+		Example: `{"sandbox":"fix","command":"echo $((6*7))","timeout_s":10}`,
 		Returns: `{` + exampleExecResultBody + `}`}
 	CallExecStart = Call[ExecParams, StartResult]{Name: "exec.start",
 		Summary: "Starts a command in a sandbox and returns when it runs; its output is kept.",
 		FDs:     true,
-		Example: `{"sandbox":"fix","command":"make test"}`,
+		Example: `{"sandbox":"fix","command":"sleep 60"}`,
 		Returns: `{"exec":"ex_s6kwm6ocroep","pid":21}`}
 	CallExecWait = Call[WaitParams, ExecResult]{Name: "exec.wait",
 		Summary:        "Waits until a command has ended; never kills it.",

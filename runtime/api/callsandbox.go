@@ -45,7 +45,7 @@ var (
 		Summary: "Creates a sandbox, or takes one out of a pool, runs a command in it, removes it, and returns when " +
 			"the command has ended.",
 		FDs: true, Progress: true, EndsWithCaller: true,
-		Example: `{"sandbox":{"image":"host"},"exec":{"argv":["python3","-c","print(6*7)"]}}`,
+		Example: `{"sandbox":{"image":"host"},"exec":{"command":"echo $((6*7))"}}`,
 		Returns: `{"sandbox":{` + exampleSandboxBody + `},"exec":{` + exampleExecResultBody + `}}`}
 	CallSandboxGet = Call[SandboxParams, Sandbox]{Name: "sandbox.get",
 		Summary: "Returns the record of one sandbox.",

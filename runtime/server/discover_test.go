@@ -8,67 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/openrpc"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// schema is a JSON Schema, as much of it as the document has.
-type schema struct {
-	Ref         string `json:"$ref"`
-	Type        string
-	Enum        []string
-	Description string
-	Values      map[string]string `json:"x-enum-descriptions"`
-	Properties  map[string]*schema
-	Required    []string
-	Items       *schema
-	Additional  *schema `json:"additionalProperties"`
-	Default     any
-}
-
-type field struct {
-	Name, Description string
-	Required          bool
-	Schema            *schema
-}
-
-type value struct {
-	Name  string
-	Value any
-}
-
-type method struct {
-	Name, Summary, ParamStructure string
-	Params                        []field
-	Result                        field
-	Errors                        []*schema
-	Ends                          bool `json:"x-ends-with-caller"`
-	Examples                      []struct {
-		Params []value
-		Result value
-	}
-}
-
-// openRPC is the document of rpc.discover.
-type openRPC struct {
-	OpenRPC       string
-	Info          struct{ Title, Version, Description string }
-	Methods       []method
-	Notifications []method `json:"x-notifications"`
-	Components    struct {
-		Schemas map[string]*schema
-		Errors  map[string]struct {
-			Code    int
-			Message string
-		}
-	}
-}
-
-func discovered(t *testing.T) *openRPC {
+func discovered(t *testing.T) *openrpc.Document {
 	t.Helper()
 	p := serve(t, newServer(t, &engines{}))
 	p.send(request(1, "rpc.discover", `{}`))
-	doc := new(openRPC)
+	doc := new(openrpc.Document)
 	if err := json.Unmarshal(p.recvOK("1"), doc); err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +43,12 @@ func TestDiscover(t *testing.T) {
 			if p.Description == "" {
 				t.Errorf("%s.%s has no description", m.Name, p.Name)
 			}
-			doc.described(t, m.Name+"."+p.Name, p.Schema)
+			described(t, doc, m.Name+"."+p.Name, p.Schema)
 		}
-		doc.described(t, m.Name, m.Result.Schema)
+		described(t, doc, m.Name, m.Result.Schema)
 	}
 	for name, s := range doc.Components.Schemas {
-		doc.described(t, name, s)
+		described(t, doc, name, s)
 	}
 	for _, c := range api.Codes() {
 		if e := doc.Components.Errors[string(c)]; e.Code != c.Number() {
@@ -109,110 +58,43 @@ func TestDiscover(t *testing.T) {
 }
 
 // described wants a description of each property and value.
-func (doc *openRPC) described(t *testing.T, at string, s *schema) {
+func described(t *testing.T, doc *openrpc.Document, at string, s *openrpc.Schema) {
 	if s == nil {
 		return
 	}
-	if s.Ref != "" && doc.resolve(s) == nil {
+	if s.Ref != "" && doc.Resolve(s) == nil {
 		t.Errorf("%s: nothing is at %s", at, s.Ref)
 	}
 	for name, p := range s.Properties {
 		if p.Description == "" {
 			t.Errorf("%s.%s has no description", at, name)
 		}
-		doc.described(t, at+"."+name, p)
+		described(t, doc, at+"."+name, p)
 	}
 	for _, v := range s.Enum {
 		if s.Values[v] == "" {
 			t.Errorf("%s: value %q has no description", at, v)
 		}
 	}
-	doc.described(t, at+"[]", s.Items)
-	doc.described(t, at+"{}", s.Additional)
-}
-
-func (doc *openRPC) resolve(s *schema) *schema {
-	for s != nil && s.Ref != "" {
-		s = doc.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
-	}
-	return s
+	described(t, doc, at+"[]", s.Items)
+	described(t, doc, at+"{}", s.Additional)
 }
 
 // TestExamples holds each example, of params and of results, against its schema.
 func TestExamples(t *testing.T) {
 	doc := discovered(t)
 	for _, m := range doc.Methods {
-		params, e := &schema{Type: "object", Properties: map[string]*schema{}}, m.Examples[0]
-		given := map[string]any{}
-		for _, p := range m.Params {
-			params.Properties[p.Name] = p.Schema
-			if p.Required {
-				params.Required = append(params.Required, p.Name)
-			}
-		}
-		for _, v := range e.Params {
-			given[v.Name] = v.Value
-		}
+		given, params := m.Example()
 		if m.Name == api.MethodSandboxRun {
 			given["exec"].(map[string]any)["sandbox"] = "" // which exec.run must have, and this call makes
 		}
-		if err := doc.valid(given, params); err != nil {
+		if err := doc.Valid(given, params); err != nil {
 			t.Errorf("%s: params: %v", m.Name, err)
 		}
-		if err := doc.valid(e.Result.Value, m.Result.Schema); err != nil {
+		if err := doc.Valid(m.Examples[0].Result.Value, m.Result.Schema); err != nil {
 			t.Errorf("%s: result: %v", m.Name, err)
 		}
 	}
-}
-
-// valid holds a value against a schema.
-func (doc *openRPC) valid(v any, s *schema) error {
-	open := s.Properties == nil
-	s = doc.resolve(s)
-	types := map[string]bool{"": true}
-	switch v := v.(type) {
-	case map[string]any:
-		types["object"] = true
-		for name, member := range v {
-			p := s.Properties[name]
-			if p == nil {
-				if p = s.Additional; p == nil {
-					if s.Properties == nil && open {
-						continue // any object
-					}
-					return fmt.Errorf("%s is no property", name)
-				}
-			}
-			if err := doc.valid(member, p); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		for _, name := range s.Required {
-			if _, ok := v[name]; !ok {
-				return fmt.Errorf("%s is missing", name)
-			}
-		}
-	case []any:
-		types["array"] = true
-		for i, item := range v {
-			if err := doc.valid(item, s.Items); err != nil && s.Items != nil {
-				return fmt.Errorf("[%d]: %w", i, err)
-			}
-		}
-	case string:
-		types["string"] = true
-		if s.Enum != nil && !slices.Contains(s.Enum, v) {
-			return fmt.Errorf("%q is none of %q", v, s.Enum)
-		}
-	case float64:
-		types["number"], types["integer"] = true, v == float64(int64(v))
-	case bool:
-		types["boolean"] = true
-	}
-	if !types[s.Type] {
-		return fmt.Errorf("%v is no %s", v, s.Type)
-	}
-	return nil
 }
 
 // TestCompatible: what testdata/discover.json, the document of an older build, promises to clients is still so.
@@ -221,7 +103,7 @@ func TestCompatible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := new(openRPC)
+	old := new(openrpc.Document)
 	if err := json.Unmarshal(text, old); err != nil {
 		t.Fatal(err)
 	}
@@ -229,18 +111,18 @@ func TestCompatible(t *testing.T) {
 		t.Error(broken)
 	}
 	// The checker sees what it is for.
-	for _, change := range []func(d *openRPC){
-		func(d *openRPC) { d.Methods = d.Methods[1:] },
-		func(d *openRPC) { d.Methods[6].Params = d.Methods[6].Params[1:] },
-		func(d *openRPC) { d.Methods[6].Params[0].Required = true },
-		func(d *openRPC) { d.Methods[6].Params[0].Schema.Type = "integer" },
-		func(d *openRPC) { d.Methods[6].Params[0].Schema.Default = "x" },
-		func(d *openRPC) { d.Components.Schemas["Sandbox"].Required = nil },
-		func(d *openRPC) {
+	for _, change := range []func(d *openrpc.Document){
+		func(d *openrpc.Document) { d.Methods = d.Methods[1:] },
+		func(d *openrpc.Document) { d.Methods[6].Params = d.Methods[6].Params[1:] },
+		func(d *openrpc.Document) { d.Methods[6].Params[0].Required = true },
+		func(d *openrpc.Document) { d.Methods[6].Params[0].Schema.Type = "integer" },
+		func(d *openrpc.Document) { d.Methods[6].Params[0].Schema.Default = "x" },
+		func(d *openrpc.Document) { d.Components.Schemas["Sandbox"].Required = nil },
+		func(d *openrpc.Document) {
 			d.Components.Schemas["Mount"].Required = append(d.Components.Schemas["Mount"].Required, "fd")
 		},
-		func(d *openRPC) { delete(d.Components.Schemas["Sandbox"].Properties, "id") },
-		func(d *openRPC) { delete(d.Components.Errors, "not_found") },
+		func(d *openrpc.Document) { delete(d.Components.Schemas["Sandbox"].Properties, "id") },
+		func(d *openrpc.Document) { delete(d.Components.Errors, "not_found") },
 	} {
 		d := discovered(t)
 		change(d)
@@ -252,18 +134,18 @@ func TestCompatible(t *testing.T) {
 
 // promises are those of an old document that a new one breaks: methods, params, properties, types, what is required,
 // defaults, and error codes. What is new is fine, but no new param may be required.
-func promises(old, now *openRPC) (broken []string) {
+func promises(old, now *openrpc.Document) (broken []string) {
 	say := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
-	input := map[*schema]bool{} // what clients send
+	input := map[*openrpc.Schema]bool{} // what clients send
 	for _, m := range old.Methods {
-		i := slices.IndexFunc(now.Methods, func(n method) bool { return n.Name == m.Name })
+		i := slices.IndexFunc(now.Methods, func(n openrpc.Method) bool { return n.Name == m.Name })
 		if i < 0 {
 			say("method %s is gone", m.Name)
 			continue
 		}
 		n := now.Methods[i]
 		for _, p := range m.Params {
-			j := slices.IndexFunc(n.Params, func(q field) bool { return q.Name == p.Name })
+			j := slices.IndexFunc(n.Params, func(q openrpc.Field) bool { return q.Name == p.Name })
 			if j < 0 {
 				say("%s: param %s is gone", m.Name, p.Name)
 				continue
@@ -272,10 +154,10 @@ func promises(old, now *openRPC) (broken []string) {
 				say("%s: param %s is required", m.Name, p.Name)
 			}
 			same(say, m.Name+"."+p.Name, p.Schema, n.Params[j].Schema)
-			old.inputs(p.Schema, input)
+			inputs(old, p.Schema, input)
 		}
 		for _, q := range n.Params {
-			if q.Required && !slices.ContainsFunc(m.Params, func(p field) bool { return p.Name == q.Name }) {
+			if q.Required && !slices.ContainsFunc(m.Params, func(p openrpc.Field) bool { return p.Name == q.Name }) {
 				say("%s: new param %s is required", m.Name, q.Name)
 			}
 		}
@@ -299,20 +181,20 @@ func promises(old, now *openRPC) (broken []string) {
 }
 
 // inputs collects a schema and those that it refers to.
-func (doc *openRPC) inputs(s *schema, into map[*schema]bool) {
-	if s = doc.resolve(s); s == nil || into[s] {
+func inputs(doc *openrpc.Document, s *openrpc.Schema, into map[*openrpc.Schema]bool) {
+	if s = doc.Resolve(s); s == nil || into[s] {
 		return
 	}
 	into[s] = true
 	for _, p := range s.Properties {
-		doc.inputs(p, into)
+		inputs(doc, p, into)
 	}
-	doc.inputs(s.Items, into)
-	doc.inputs(s.Additional, into)
+	inputs(doc, s.Items, into)
+	inputs(doc, s.Additional, into)
 }
 
 // same compares schemas. What was always there stays.
-func same(say func(string, ...any), at string, old, now *schema) {
+func same(say func(string, ...any), at string, old, now *openrpc.Schema) {
 	switch {
 	case old == nil:
 		return

@@ -58,10 +58,7 @@ func TestMethods(t *testing.T) {
 		return api.Info{PID: int(who.UID)}, nil
 	}}))
 	for i, m := range discovered(t).Methods {
-		params := map[string]any{}
-		for _, v := range m.Examples[0].Params {
-			params[v.Name] = v.Value
-		}
+		params, _ := m.Example()
 		var files []*os.File
 		if n, ok := params["fds"].(float64); ok {
 			_, w := pipe(t)

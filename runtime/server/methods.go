@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/hutch-sh/hutch/internal/params"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -33,18 +34,23 @@ func Handle[P, R any](m *Methods, of api.Call[P, R], f func(ctx context.Context,
 
 // HandleCall is Handle for what needs to know who calls, or takes fds, or has news.
 func HandleCall[P, R any](m *Methods, of api.Call[P, R], f func(ctx context.Context, c *Call, p P) (R, error)) {
-	fill := filler(reflect.TypeFor[R]())
+	// Made by the first call: most daemons see few methods.
+	filler := sync.OnceValue(func() func(reflect.Value) { return filler(reflect.TypeFor[R]()) })
 	m.add(of.Name, handler{
 		run: func(ctx context.Context, call *Call, raw json.RawMessage) (any, error) {
 			var p P
 			if err := params.Decode(raw, &p); err != nil {
 				return nil, err
 			}
-			r, err := f(ctx, call, p)
-			if err == nil && fill != nil {
-				fill(reflect.ValueOf(&r).Elem())
+			r := new(R)
+			var err error
+			if *r, err = f(ctx, call, p); err != nil {
+				return nil, err
 			}
-			return r, err
+			if fill := filler(); fill != nil {
+				fill(reflect.ValueOf(r).Elem())
+			}
+			return r, nil
 		},
 		params: reflect.TypeFor[P](), result: reflect.TypeFor[R](), fds: of.FDs, ends: of.EndsWithCaller,
 	})

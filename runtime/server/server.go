@@ -95,7 +95,7 @@ func (s *Server) handle(m *Methods) {
 	HandleCall(m, api.CallEvents, subscribe)
 	HandleCall(m, api.CallEventsCredit, done((*subscriptions).creditEvents))
 	HandleCall(m, api.CallEventsEnd, done((*subscriptions).unsubscribe))
-	Handle(m, api.CallDiscover, discover)
+	m.add(api.MethodDiscover, discover)
 }
 
 // done makes a handler of a method of a connection's subscriptions.

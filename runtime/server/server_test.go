@@ -26,7 +26,7 @@ func TestNewRefusesGaps(t *testing.T) {
 	for want, m := range map[string]*Methods{
 		"method system.info has no handler":    with(func(m *Methods) { delete(m.table, api.MethodInfo) }),
 		"method system.info has two handlers":  with(func(m *Methods) { Handle(m, api.CallInfo, info) }),
-		"method rpc.discover has two handlers": with(func(m *Methods) { Handle(m, api.CallDiscover, discover) }),
+		"method rpc.discover has two handlers": with(func(m *Methods) { m.add(api.MethodDiscover, discover) }),
 		"handler sandbox.fly is no method": with(func(m *Methods) {
 			Handle(m, api.Call[api.Empty, api.Info]{Name: "sandbox.fly"}, info)
 		}),

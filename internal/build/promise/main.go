@@ -1,6 +1,6 @@
-// Command promise prints a Go file that uses each exported name of runtime/api and runtime/client of the checkout that it
-// is run in, as it is there: with the types of functions, methods and fields and the values of constants. What compiles
-// it later has kept its promise to the programs that embed it.
+// Command promise prints a Go file that uses each exported name of runtime/api and runtime/client of the checkout that
+// it is run in, as it is there: with the types of functions, methods and fields and the values of constants. What
+// compiles it later has kept its promise to the programs that embed it.
 //
 //	cd OLD && go run ../NEW/internal/build/promise COMMIT [api.NAME...] > ../NEW/runtime/client/promise_COMMIT_test.go
 //
@@ -144,6 +144,7 @@ func (p *printer) structure(name string, t types.Type) {
 			}
 		}
 		// Export data call results that are called _ "#rv1".
-		p.use("var _ func(%s%s = (*%s).%s", recv, strings.TrimPrefix(strings.ReplaceAll(p.typ(sig), "#", ""), "func("), name, m.Name())
+		rest := strings.TrimPrefix(strings.ReplaceAll(p.typ(sig), "#", ""), "func(")
+		p.use("var _ func(%s%s = (*%s).%s", recv, rest, name, m.Name())
 	}
 }

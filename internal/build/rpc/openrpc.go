@@ -54,7 +54,7 @@ func (s *source) openRPC(methods []api.Method) (object, []string, error) {
 		"info": object{
 			"title":       "hutch",
 			"version":     fmt.Sprintf("%d.0.0", api.Version),
-			"description": "JSON-RPC 2.0, one value a line, over a Unix socket.",
+			"description": "JSON-RPC 2.0, one value a line, over a Unix socket. Version VERSION.", // the server's to say
 			"license":     object{"name": "Apache-2.0"},
 		},
 		"methods":         list,

@@ -51,9 +51,12 @@ func withNews[P, R any](f func(context.Context, P, func(api.Progress)) (R, error
 	return func(ctx context.Context, c *server.Call, p P) (R, error) { return f(ctx, p, c.Progress) }
 }
 
-// byUser is of what is one user's.
-func byUser[P, R any](f func(context.Context, uint32, P) (R, error)) func(context.Context, *server.Call, P) (R, error) {
-	return func(ctx context.Context, c *server.Call, p P) (R, error) { return f(ctx, c.UID, p) }
+// by is of what depends on who calls, or on what came with the call.
+func by[P, R any](f func(context.Context, sandbox.Caller, P) (R, error)) func(context.Context, *server.Call, P) (R,
+	error) {
+	return func(ctx context.Context, c *server.Call, p P) (R, error) {
+		return f(ctx, sandbox.Caller{User: c.UID, Conn: c.Conn, FDs: c.FDs, Progress: c.Progress}, p)
+	}
 }
 
 func (d *daemon) systemMethods(m *server.Methods) {
@@ -68,10 +71,7 @@ func (d *daemon) systemMethods(m *server.Methods) {
 	server.Handle(m, api.CallAuditHead, func(ctx context.Context, p api.SandboxParams) (api.AuditHead, error) {
 		return d.audit.Head(ctx, d.auditID(p.Sandbox))
 	})
-	server.Handle(m, api.CallAuditList, func(ctx context.Context, _ api.Empty) (api.AuditLogs, error) {
-		list, err := d.audit.List(ctx)
-		return api.AuditLogs{Logs: list}, err
-	})
+	server.Handle(m, api.CallAuditList, d.audit.List)
 }
 
 func (d *daemon) sandboxMethods(m *server.Methods) {
@@ -83,13 +83,8 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 	})
 	server.HandleCall(m, api.CallSandboxRun, server.InTurn(d.runNew))
 	server.Handle(m, api.CallSandboxGet, known(g.Get))
-	server.Handle(m, api.CallSandboxList, func(_ context.Context, p api.ListParams) (api.SandboxList, error) {
-		return api.SandboxList{Sandboxes: g.List(p)}, nil
-	})
-	server.HandleCall(m, api.CallSandboxClaim, func(_ context.Context, c *server.Call,
-		p api.SandboxParams) (api.Sandbox, error) {
-		return g.Claim(p.Sandbox, c.Conn)
-	})
+	server.Handle(m, api.CallSandboxList, g.List)
+	server.HandleCall(m, api.CallSandboxClaim, by(g.Claim))
 	server.Handle(m, api.CallSandboxKill, named(g.Kill))
 	server.Handle(m, api.CallSandboxRemove, named(g.Remove))
 	server.Handle(m, api.CallSandboxPause, named(g.Pause))
@@ -98,35 +93,18 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 	server.Handle(m, api.CallSandboxStats, known(g.Stats))
 	server.Handle(m, api.CallSandboxProcs, known(g.Processes))
 	server.Handle(m, api.CallSandboxStop, g.StopSandbox)
-	server.HandleCall(m, api.CallSandboxStart, func(ctx context.Context, c *server.Call,
-		p api.StartParams) (api.Sandbox, error) {
-		return g.StartSandbox(ctx, p, c.Conn, c.FDs)
-	})
-	server.HandleCall(m, api.CallSandboxFork, func(ctx context.Context, c *server.Call,
-		p api.ForkParams) (api.Forked, error) {
-		return g.Fork(ctx, c.UID, p, c.Conn, c.FDs)
-	})
+	server.HandleCall(m, api.CallSandboxStart, by(g.StartSandbox))
+	server.HandleCall(m, api.CallSandboxFork, by(g.Fork))
 
-	server.Handle(m, api.CallScopeList, func(context.Context, api.Empty) (api.Scopes, error) {
-		return api.Scopes{Scopes: g.Scopes()}, nil
-	})
-	server.HandleCall(m, api.CallScopeReset, func(ctx context.Context, c *server.Call,
-		p api.ScopeParams) (api.Sandbox, error) {
-		return g.ResetScope(ctx, c.UID, c.Conn, p.Scope)
-	})
-	server.HandleCall(m, api.CallScopeEnd, func(ctx context.Context, c *server.Call,
-		p api.ScopeParams) (api.KillResult, error) {
-		return g.EndScope(ctx, c.UID, p.Scope)
-	})
+	server.Handle(m, api.CallScopeList, g.Scopes)
+	server.HandleCall(m, api.CallScopeReset, by(g.ResetScope))
+	server.HandleCall(m, api.CallScopeEnd, by(g.EndScope))
 
 	server.HandleCall(m, api.CallPoolCreate, func(ctx context.Context, c *server.Call,
 		p api.PoolCreateParams) (api.Pool, error) {
 		return g.CreatePool(ctx, sandbox.PoolRequest{Spec: p.PoolSpec, User: c.UID, Progress: c.Progress})
 	})
-	server.HandleCall(m, api.CallPoolAcquire, func(ctx context.Context, c *server.Call,
-		p api.AcquireParams) (*api.Sandbox, error) {
-		return g.Acquire(ctx, p, c.Conn)
-	})
+	server.HandleCall(m, api.CallPoolAcquire, by(g.Acquire))
 	server.Handle(m, api.CallPoolRelease, named(g.Release))
 	server.Handle(m, api.CallPoolStatus, func(_ context.Context, p api.PoolParams) (api.Pool, error) {
 		return g.Pool(p.Pool)
@@ -145,43 +123,19 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 // stateMethods are about what sandboxes are made of and leave.
 func (d *daemon) stateMethods(m *server.Methods) {
 	g, t := d.manager, d.templates
-	server.HandleCall(m, api.CallSnapCreate, byUser(g.CreateSnapshot))
-	server.HandleCall(m, api.CallSnapList, func(_ context.Context, c *server.Call,
-		p api.SnapshotListParams) (api.Snapshots, error) {
-		list, err := g.Snapshots(c.UID, p)
-		return api.Snapshots{Snapshots: list}, err
-	})
-	server.HandleCall(m, api.CallSnapDiff, byUser(g.DiffSnapshot))
-	server.HandleCall(m, api.CallSnapRestore, func(ctx context.Context, c *server.Call,
-		p api.SnapshotRestoreParams) (api.SnapshotRestored, error) {
-		return g.RestoreSnapshot(ctx, c.UID, p, c.Conn, c.FDs)
-	})
-	server.HandleCall(m, api.CallSnapRemove, func(_ context.Context, c *server.Call,
-		p api.SnapshotParams) (api.Empty, error) {
-		return api.Empty{}, g.RemoveSnapshot(c.UID, p.Snapshot)
-	})
+	server.HandleCall(m, api.CallSnapCreate, by(g.CreateSnapshot))
+	server.HandleCall(m, api.CallSnapList, by(g.Snapshots))
+	server.HandleCall(m, api.CallSnapDiff, by(g.DiffSnapshot))
+	server.HandleCall(m, api.CallSnapRestore, by(g.RestoreSnapshot))
+	server.HandleCall(m, api.CallSnapRemove, by(g.RemoveSnapshot))
 	server.Handle(m, api.CallCheckList, named(g.Checkpoints))
 	server.HandleCall(m, api.CallCheckRestore, withFDs(g.RestoreCheckpoint))
 
-	server.HandleCall(m, api.CallTemplateCreate, func(ctx context.Context, c *server.Call,
-		p api.TemplateCreateParams) (api.Template, error) {
-		return t.Create(ctx, p, c.UID, c.FDs)
-	})
-	server.Handle(m, api.CallTemplateList, func(context.Context, api.Empty) (api.Templates, error) {
-		list, err := t.List()
-		return api.Templates{Templates: list}, err
-	})
-	server.Handle(m, api.CallTemplateInspect, func(_ context.Context, p api.TemplateParams) (api.Template, error) {
-		return t.Get(p.Template)
-	})
-	server.HandleCall(m, api.CallTemplateBuild, func(ctx context.Context, c *server.Call,
-		p api.TemplateBuildParams) (api.TemplateBuildResult, error) {
-		return t.Build(ctx, p, c.UID, c.Progress)
-	})
-	server.Handle(m, api.CallTemplateRemove, func(_ context.Context, p api.TemplateParams) (api.TemplateRemoved,
-		error) {
-		return t.Remove(p.Template)
-	})
+	server.HandleCall(m, api.CallTemplateCreate, by(t.Create))
+	server.Handle(m, api.CallTemplateList, t.List)
+	server.Handle(m, api.CallTemplateInspect, t.Get)
+	server.HandleCall(m, api.CallTemplateBuild, by(t.Build))
+	server.Handle(m, api.CallTemplateRemove, t.Remove)
 
 	server.Handle(m, api.CallWorkDiff, g.DiffWorkspace)
 	server.HandleCall(m, api.CallWorkApply, withFDs(g.ApplyWorkspace))
@@ -191,7 +145,7 @@ func (d *daemon) stateMethods(m *server.Methods) {
 		p api.VolumeParams) (api.Volume, error) {
 		return d.volumes.Create(c.UID, p.Name)
 	})
-	server.HandleCall(m, api.CallVolumeList, byUser(d.listVolumes))
+	server.HandleCall(m, api.CallVolumeList, by(d.listVolumes))
 	server.HandleCall(m, api.CallVolumeRemove, func(_ context.Context, c *server.Call, p api.VolumeParams) (api.Empty,
 		error) {
 		return api.Empty{}, d.volumes.Remove(c.UID, p.Name)
@@ -214,15 +168,10 @@ func (d *daemon) execMethods(m *server.Methods) {
 	server.Handle(m, api.CallExecWrite, server.Done(g.Write))
 	server.Handle(m, api.CallExecEOF, server.Done(g.CloseStdin))
 	server.Handle(m, api.CallExecKill, g.KillExec)
-	server.Handle(m, api.CallExecList, func(_ context.Context, p api.SandboxParams) (api.Execs, error) {
-		list, err := g.Execs(p.Sandbox)
-		return api.Execs{Execs: list}, err
-	})
+	server.Handle(m, api.CallExecList, g.Execs)
 	server.Handle(m, api.CallExecGet, atOnce(g.Exec))
 	server.Handle(m, api.CallExecSignal, server.Done(g.Signal))
-	server.Handle(m, api.CallExecResize, func(_ context.Context, p api.ResizeParams) (api.Empty, error) {
-		return api.Empty{}, g.Resize(p)
-	})
+	server.Handle(m, api.CallExecResize, server.Done(g.Resize))
 	server.HandleCall(m, api.CallExecDecide, func(ctx context.Context, c *server.Call,
 		p api.DecideParams) (api.Decision, error) {
 		return d.modes.Decide(ctx, mode.Caller{Conn: c.Conn, Private: c.Private}, p)
@@ -235,16 +184,10 @@ func (d *daemon) execMethods(m *server.Methods) {
 	server.Handle(m, api.CallShellOpen, g.OpenShell)
 	server.Handle(m, api.CallShellRun, g.RunShell)
 	server.Handle(m, api.CallShellClose, g.CloseShell)
-	server.Handle(m, api.CallShellList, func(_ context.Context, p api.SandboxParams) (api.Shells, error) {
-		list, err := g.Shells(p.Sandbox)
-		return api.Shells{Shells: list}, err
-	})
+	server.Handle(m, api.CallShellList, g.Shells)
 
 	runner := code.NewRunner(g, d.scanner)
-	server.HandleCall(m, api.CallCodeRun, func(ctx context.Context, c *server.Call, p api.CodeParams) (api.CodeResult,
-		error) {
-		return runner.Run(ctx, code.Caller{User: c.UID, Conn: c.Conn, Progress: c.Progress}, p)
-	})
+	server.HandleCall(m, api.CallCodeRun, by(runner.Run))
 	server.Handle(m, api.CallCodeScan, d.scanner.Scan)
 	server.Handle(m, api.CallCodeContexts, func(_ context.Context, p api.SandboxParams) (api.CodeContexts, error) {
 		list, err := runner.Contexts(p.Sandbox)
@@ -252,9 +195,7 @@ func (d *daemon) execMethods(m *server.Methods) {
 	})
 	server.Handle(m, api.CallCodeEnd, server.Done(runner.EndContext))
 
-	server.Handle(m, api.CallToolsList, func(context.Context, api.Empty) (api.ToolList, error) {
-		return api.ToolList{Tools: d.tools.Tools()}, nil
-	})
+	server.Handle(m, api.CallToolsList, d.tools.Tools)
 	server.HandleCall(m, api.CallToolsCall, func(ctx context.Context, c *server.Call,
 		p api.ToolCallParams) (api.ToolResult, error) {
 		return d.tools.CallTool(ctx, p, c.Started)
@@ -289,14 +230,8 @@ func (d *daemon) networkMethods(m *server.Methods) {
 	server.Handle(m, api.CallNetworkForget, atOnce(d.approvals.Forget))
 
 	server.HandleCall(m, api.CallPortExpose, withFDs(g.ExposePort))
-	server.Handle(m, api.CallPortList, func(_ context.Context, p api.PortListParams) (api.Ports, error) {
-		list, err := g.Ports(p.Sandbox)
-		return api.Ports{Ports: list}, err
-	})
-	server.Handle(m, api.CallPortClose, func(ctx context.Context, p api.PortCloseParams) (api.Ports, error) {
-		list, err := g.ClosePort(ctx, p)
-		return api.Ports{Ports: list}, err
-	})
+	server.Handle(m, api.CallPortList, g.Ports)
+	server.Handle(m, api.CallPortClose, g.ClosePort)
 }
 
 func (b imageBackend) methods(m *server.Methods) {

@@ -381,8 +381,8 @@ func (m *Manager) watchAdopted(s *Sandbox) {
 
 // Claim ties a sandbox that a hutchd before had tied to a connection to this one: its
 // creator is back.
-func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
-	s, err := m.find(ref)
+func (m *Manager) Claim(_ context.Context, by Caller, p api.SandboxParams) (api.Sandbox, error) {
+	s, err := m.find(p.Sandbox)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -392,9 +392,9 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 		return api.Sandbox{}, api.Errorf(api.FailedPrecondition, "sandbox %s is not waiting for its owner", s.id).
 			WithHint("only a sandbox with owner connection does, for %s after the daemon was restarted", claimGrace)
 	}
-	s.orphaned, s.conn = false, conn
+	s.orphaned, s.conn = false, by.Conn
 	if s.spec.Scope != nil {
-		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[conn] = true
+		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[by.Conn] = true
 	}
 	return s.Record(), nil
 }

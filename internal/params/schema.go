@@ -25,6 +25,7 @@ type Schemas struct {
 // Describer knows what the source text says.
 type Describer interface {
 	Field(f Field) string
+	Type(t reflect.Type) string // a struct
 	// Values are those that a type of strings has, each with what it means; none are any string.
 	Values(t reflect.Type) ([]string, Object)
 }
@@ -110,6 +111,9 @@ func (g *Schemas) define(t reflect.Type) (Object, error) {
 	def, err := g.object(t)
 	if err != nil {
 		return nil, err
+	}
+	if g.Describe != nil {
+		def["description"] = g.Describe.Type(t)
 	}
 	g.Defs[name] = def
 	return ref, nil

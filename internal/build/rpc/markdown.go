@@ -40,9 +40,7 @@ func (s *source) markdown(doc object) (string, error) {
 			continue
 		}
 		m.printf("\n### type %s\n\n", name)
-		if text := s.docs[name]; text != "" {
-			m.printf("%s\n", wrap(s.words(text, nil), "", 120))
-		}
+		m.printf("%s\n", wrap(m.schemas[name].(object)["description"].(string), "", 120))
 		m.properties(m.schemas[name].(object))
 	}
 	m.errors(doc)
@@ -154,7 +152,7 @@ func (m *markdown) properties(schema object) {
 
 func (m *markdown) row(name string, schema object, flag bool, word string, text any) {
 	if flag {
-		text = fmt.Sprintf("%s. %v", word, text)
+		text = fmt.Sprintf("%s; %v", word, text)
 	}
 	m.printf("| `%s` | %s | %s |\n", name, m.kind(schema), strings.ReplaceAll(fmt.Sprint(text), "|", "\\|"))
 }

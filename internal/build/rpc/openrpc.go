@@ -168,11 +168,7 @@ var common = func() map[string]string {
 // Field is what the comment of a field says, in JSON's words; else what that of its neighbour says that names it, or
 // that of its type.
 func (g *describer) Field(f params.Field) string {
-	owner := f.Owner.Name()
-	names := map[string]string{}
-	for _, o := range params.Fields(f.Owner) {
-		names[o.GoName] = o.Name
-	}
+	owner, names := f.Owner.Name(), jsonNames(f.Owner)
 	text := g.docs[owner+"."+f.GoName]
 	if text == "" {
 		text = g.neighbour(owner, f.GoName)
@@ -185,14 +181,35 @@ func (g *describer) Field(f params.Field) string {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 			t = t.Elem()
 		}
-		if text, names = g.docs[t.Name()], nil; t.PkgPath() == "" {
-			text = ""
-		}
+		text, _, _ = strings.Cut(g.Type(t), ". ")
 	}
 	if text == "" {
 		g.silent = append(g.silent, owner+"."+f.GoName)
 	}
-	return g.words(text, names)
+	text = g.words(text, names)
+	for _, verb := range []string{" is ", " are "} {
+		text = strings.TrimPrefix(text, f.Name+verb)
+	}
+	return text
+}
+
+// Type is the comment of a type of package api.
+func (g *describer) Type(t reflect.Type) string {
+	if t.PkgPath() == "" {
+		return ""
+	}
+	return g.words(g.docs[t.Name()], jsonNames(t))
+}
+
+// jsonNames are what JSON calls the fields of a struct, by what Go calls them.
+func jsonNames(t reflect.Type) map[string]string {
+	names := map[string]string{"nil": "null"}
+	if t.Kind() == reflect.Struct {
+		for _, f := range params.Fields(t) {
+			names[f.GoName] = f.Name
+		}
+	}
+	return names
 }
 
 // neighbour is the comment of the last field before that has one, where it speaks of this field, too.

@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -128,7 +129,11 @@ func (s *source) structure(owner string, st *ast.StructType) {
 	for _, f := range st.Fields.List {
 		for _, n := range f.Names {
 			s.fields[owner] = append(s.fields[owner], n.Name)
-			s.docs[owner+"."+n.Name] = comment(f.Doc, f.Comment)
+			text := comment(f.Comment) // of this field; the other one may be of those that follow, too
+			if more := comment(f.Doc); text != "" && more != "" {
+				text += ". " + more
+			}
+			s.docs[owner+"."+n.Name] = cmp.Or(text, comment(f.Doc))
 		}
 	}
 }
@@ -208,16 +213,16 @@ func comment(groups ...*ast.CommentGroup) string {
 	return ""
 }
 
-var goName = regexp.MustCompile(`\b[A-Z]\w+(\.[A-Z]\w+)*\b`)
+var goName = regexp.MustCompile(`\b([A-Z]\w+(\.[A-Z]\w+)*|nil)\b`)
 
 // words replaces what Go programs call things by what they are called in JSON. names are those of a type's fields.
 func (s *source) words(text string, names map[string]string) string {
 	return goName.ReplaceAllStringFunc(text, func(word string) string {
-		if value, ok := s.consts[word]; ok {
-			return strconv.Quote(value)
-		}
 		if json, ok := names[word]; ok {
 			return json
+		}
+		if value, ok := s.consts[word]; ok {
+			return strconv.Quote(value)
 		}
 		return word
 	})

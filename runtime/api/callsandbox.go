@@ -78,7 +78,7 @@ var (
 		Returns: `{` + exampleSandboxBody + `}`}
 	CallSandboxUpdate = Call[UpdateParams, Sandbox]{Name: "sandbox.update",
 		Summary: "Changes limits of a running sandbox.",
-		Example: `{"sandbox":"fix","limits":{"pids":256},"ttl_s":3600}`,
+		Example: `{"sandbox":"fix","limits":{"timeout_s":60},"ttl_s":3600}`,
 		Returns: `{` + exampleSandboxBody + `}`}
 	CallSandboxStats = Call[SandboxParams, Stats]{Name: "sandbox.stats",
 		Summary: "Says what a sandbox uses, and has used, of CPU time, memory, processes and disks.",

@@ -39,6 +39,12 @@ func TestDiscover(t *testing.T) {
 			m.Result.Schema == nil || len(m.Examples) != 1) || m.Summary == "" || m.ParamStructure != "by-name" {
 			t.Errorf("method %d: %s has no summary, result, errors or example, or is another one", i, m.Name)
 		}
+		takes := func(name string) bool {
+			return slices.ContainsFunc(m.Params, func(p openrpc.Field) bool { return p.Name == name })
+		}
+		if m.FDs != takes("fds") || m.Progress && !takes("progress") {
+			t.Errorf("%s: fds %v, progress %v: its params say other", m.Name, m.FDs, m.Progress)
+		}
 		for _, p := range m.Params {
 			if p.Description == "" {
 				t.Errorf("%s.%s has no description", m.Name, p.Name)

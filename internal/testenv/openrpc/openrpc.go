@@ -40,6 +40,8 @@ type Method struct {
 	Params                        []Field
 	Result                        Field
 	Errors                        []*Schema
+	FDs                           bool `json:"x-fds"`
+	Progress                      bool `json:"x-progress"`
 	Ends                          bool `json:"x-ends-with-caller"`
 	Examples                      []struct {
 		Params []Value

@@ -21,14 +21,6 @@ type Taker interface {
 	Take(index int) (*os.File, error)
 }
 
-// Caller is who calls, and what came with the call.
-type Caller struct {
-	User     uint32
-	Conn     uint64
-	FDs      Taker
-	Progress func(api.Progress)
-}
-
 // CreateRequest is a validated request for a sandbox.
 type CreateRequest struct {
 	Spec     api.Spec

@@ -100,93 +100,96 @@ func exported(method string) string {
 // clientMethod writes one method by its line: its name, its arguments, and after > the field that it returns.
 func clientMethod(b *strings.Builder, c *call, m api.Method, line []string) error {
 	params, result := reflect.TypeOf(m.Params), reflect.TypeOf(m.Result)
-	args, before, opts := []string{"ctx context.Context"}, "", ""
-	var set []string
-	value := ""
-	returns, notes := typeName(result), ""
-	field := ""
+	f := &function{args: []string{"ctx context.Context"}, returns: typeName(result)}
 	for i := 1; i < len(line); i++ {
-		switch word := line[i]; word {
-		case ">":
-			i++
-			field = line[i]
-			f, ok := result.FieldByName(field)
+		if line[i] == ">" {
+			of, ok := result.FieldByName(line[i+1])
 			if !ok {
-				return fmt.Errorf("no field %s in %v", field, result)
+				return fmt.Errorf("no field %s in %v", line[i+1], result)
 			}
-			returns = typeName(f.Type)
-		case "p":
-			args, value = append(args, "p "+typeName(params)), "p"
-		case "files", "files...":
-			kind := map[string]string{"files": "[]", "files...": "..."}[word]
-			args = append(args, "files "+kind+"*os.File")
-			before += "\tp.FDs = len(files)\n"
-			opts += ", WithFDs(files...)"
-			notes += " files are the fds that p refers to by index."
-		case "progress":
-			args = append(args, "progress func(api.Progress)")
-			if value == "p" {
-				before += "\tp.Progress = progress != nil\n"
-			} else {
-				set = append(set, "Progress: progress != nil")
-			}
-			opts += ", WithProgress(progress)"
-			notes += " progress may be nil."
-		default:
-			arg, of, ok := strings.Cut(word, "=")
-			f, found := params.FieldByName(of)
-			switch {
-			case arg == "pipe" || arg == "file" || arg == "listener":
-				args = append(args, arg+" *os.File")
-				before += fmt.Sprintf("\tp.FDs, p.%s = one(%s)\n", of, arg)
-				opts += fmt.Sprintf(", withPipe(%s)", arg)
-			case !ok || !found:
-				return fmt.Errorf("%q is no argument", word)
-			default:
-				args = append(args, arg+" "+typeName(f.Type))
-				set = append(set, of+": "+arg)
-			}
+			f.field, f.returns = "."+of.Name, typeName(of.Type)
+			break
+		}
+		if err := f.argument(line[i], params); err != nil {
+			return err
 		}
 	}
-	if value == "" {
-		value = typeName(params) + "{" + strings.Join(set, ", ") + "}"
+	if f.value == "" {
+		f.value = typeName(params) + "{" + strings.Join(f.set, ", ") + "}"
 	}
-	writeMethod(b, c, method{name: line[0], args: args, returns: returns, field: field, before: before, value: value,
-		opts: opts, notes: notes})
+	f.write(b, c, line[0])
 	return nil
 }
 
-// method is a client's method in parts.
-type method struct {
-	name                       string
-	args                       []string
-	returns, field             string
-	before, value, opts, notes string
+// function is a client's method in parts.
+type function struct {
+	args   []string
+	before string   // lines
+	value  string   // the params whole
+	set    []string // or fields of theirs
+	opts   string
+	notes  string
+
+	returns, field string
 }
 
-func writeMethod(b *strings.Builder, c *call, m method) {
-	summary := c.fields["Summary"]
-	doc := m.name + " " + strings.ToLower(summary[:1]) + summary[1:] + m.notes
-	if c.fields["Notes"] != "" {
-		doc += " " + c.fields["Notes"]
+// argument adds one argument.
+func (f *function) argument(word string, params reflect.Type) error {
+	arg, of, _ := strings.Cut(word, "=")
+	switch word {
+	case "p":
+		f.args, f.value = append(f.args, "p "+typeName(params)), "p"
+		return nil
+	case "files", "files...":
+		f.args = append(f.args, "files "+map[string]string{"files": "[]", "files...": "..."}[word]+"*os.File")
+		f.before += "\tp.FDs = len(files)\n"
+		f.opts += ", WithFDs(files...)"
+		f.notes += " files are the fds that p refers to by index."
+		return nil
+	case "progress":
+		f.args = append(f.args, "progress func(api.Progress)")
+		if f.value == "p" {
+			f.before += "\tp.Progress = progress != nil\n"
+		} else {
+			f.set = append(f.set, "Progress: progress != nil")
+		}
+		f.opts += ", WithProgress(progress)"
+		f.notes += " progress may be nil."
+		return nil
 	}
+	field, ok := params.FieldByName(of)
+	switch {
+	case !ok:
+		return fmt.Errorf("%q is no argument", word)
+	case arg == "pipe" || arg == "file" || arg == "listener":
+		f.args = append(f.args, arg+" *os.File")
+		f.before += fmt.Sprintf("\tp.FDs, p.%s = one(%s)\n", of, arg)
+		f.opts += fmt.Sprintf(", withPipe(%s)", arg)
+	default:
+		f.args, f.set = append(f.args, arg+" "+typeName(field.Type)), append(f.set, of+": "+arg)
+	}
+	return nil
+}
+
+func (f *function) write(b *strings.Builder, c *call, name string) {
+	summary := c.fields["Summary"]
+	doc := name + " " + strings.ToLower(summary[:1]) + summary[1:] + f.notes + " " + c.fields["Notes"]
 	b.WriteString("\n" + wrap(doc, "// ", 120))
-	result := "(" + m.returns + ", error)"
-	empty := m.returns == "api.Empty"
-	if empty {
+	result := "(" + f.returns + ", error)"
+	if f.returns == "api.Empty" {
 		result = "error"
 	}
-	args, last := strings.Join(m.args, ", "), len(m.args)-1
-	if len(args)+len(m.name)+len(result)+len("func (c *Client) ()  {") > 120 {
-		args = strings.Join(m.args[:last], ", ") + ",\n\t" + m.args[last]
+	args, last := strings.Join(f.args, ", "), len(f.args)-1
+	if len(args)+len(name)+len(result)+len("func (c *Client) ()  {") > 120 {
+		args = strings.Join(f.args[:last], ", ") + ",\n\t" + f.args[last]
 	}
-	fmt.Fprintf(b, "func (c *Client) %s(%s) %s {\n%s", m.name, args, result, m.before)
-	do := fmt.Sprintf("Do(ctx, c, api.%s, %s%s)", c.Var, m.value, m.opts)
+	fmt.Fprintf(b, "func (c *Client) %s(%s) %s {\n%s", name, args, result, f.before)
+	do := fmt.Sprintf("Do(ctx, c, api.%s, %s%s)", c.Var, f.value, f.opts)
 	switch {
-	case empty:
+	case result == "error":
 		fmt.Fprintf(b, "\t_, err := %s\n\treturn err\n}\n", do)
-	case m.field != "":
-		fmt.Fprintf(b, "\tr, err := %s\n\treturn r.%s, err\n}\n", do, m.field)
+	case f.field != "":
+		fmt.Fprintf(b, "\tr, err := %s\n\treturn r%s, err\n}\n", do, f.field)
 	default:
 		fmt.Fprintf(b, "\treturn %s\n}\n", do)
 	}

@@ -30,7 +30,6 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/ask"
-	"github.com/hutch-sh/hutch/runtime/code"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/mode"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
@@ -256,12 +255,8 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	undo.Add(func() error { d.tools.Close(); return nil })
 	d.modes = mode.New(mode.Config{Scanner: d.scanner, Boxes: d.manager, Events: d.events, Audit: d.audit,
 		Settings: modes(&d.cfg.Settings)})
-	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b,
-		Templates: templateBackend{d}, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d},
-		Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner),
-			d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d},
-		Audit: auditBackend{d}, Tokens: d.cfg.Settings.Tokens, Logger: d.log})
+	d.server, err = server.New(server.Config{Methods: d.methods(), Attach: d.attach, Subscribe: d.subscribe,
+		Tokens: d.cfg.Settings.Tokens, Logger: d.log})
 	return err
 }
 

@@ -16,10 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/server"
 )
 
-var (
-	_ sandbox.Events = (*eventlog.Log)(nil)
-	_ server.Events  = eventBackend{}
-)
+var _ sandbox.Events = (*eventlog.Log)(nil)
 
 // openEvents opens the log of this daemon and of those before it on its socket. A
 // private daemon has no successor: its log goes with its home.
@@ -38,13 +35,9 @@ func (d *daemon) eventsDir() string { return filepath.Join(d.cfg.Data, "events")
 // keepEvents is how long the log of a socket on which no daemon serves is kept.
 const keepEvents = 30 * 24 * time.Hour
 
-// eventBackend answers events.subscribe.
-type eventBackend struct{ d *daemon }
-
-// Subscribe reads the log from the number asked for, or from now on.
-func (b eventBackend) Subscribe(ctx context.Context, p api.SubscribeParams) (server.EventCursor, api.Subscribed,
-	error) {
-	log := b.d.events
+// subscribe reads the log from the number asked for, or from now on.
+func (d *daemon) subscribe(ctx context.Context, p api.SubscribeParams) (server.EventCursor, api.Subscribed, error) {
+	log := d.events
 	if err := log.Sync(ctx); err != nil {
 		return nil, api.Subscribed{}, err
 	}
@@ -61,7 +54,7 @@ func (b eventBackend) Subscribe(ctx context.Context, p api.SubscribeParams) (ser
 			WithHint("the daemon's state was deleted, or power was lost, since you read that number: start again from 1")
 	}
 	box := p.Sandbox
-	if sb, err := b.d.manager.Get(box); err == nil {
+	if sb, err := d.manager.Get(box); err == nil {
 		box = sb.ID
 	} else if box != "" && !strings.HasPrefix(box, "sb_") {
 		return nil, res, err // a name means nothing when its sandbox is gone; an id does

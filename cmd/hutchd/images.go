@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/images"
-	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
@@ -153,8 +152,6 @@ func configOf(c images.Config) api.ImageConfig {
 // imageBackend answers the image methods.
 type imageBackend struct{ d *daemon }
 
-var _ server.Images = imageBackend{}
-
 func (b imageBackend) Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
@@ -175,20 +172,20 @@ func (b imageBackend) Pull(ctx context.Context, p api.PullParams, progress func(
 	return record(img), nil
 }
 
-func (b imageBackend) List() ([]api.Image, error) {
+func (b imageBackend) List(context.Context, api.Empty) (api.Images, error) {
 	all, err := b.d.store.List()
 	if err != nil {
-		return nil, err
+		return api.Images{}, err
 	}
 	list := make([]api.Image, 0, len(all))
 	for _, img := range all {
 		list = append(list, record(img))
 	}
-	return list, nil
+	return api.Images{Images: list}, nil
 }
 
-func (b imageBackend) Inspect(ref string) (api.Image, error) {
-	ref, err := b.d.imageName(ref)
+func (b imageBackend) Inspect(_ context.Context, p api.RefParams) (api.Image, error) {
+	ref, err := b.d.imageName(p.Ref)
 	if err != nil {
 		return api.Image{}, err
 	}
@@ -210,8 +207,8 @@ func (b imageBackend) Inspect(ref string) (api.Image, error) {
 }
 
 // Remove forgets the reference. Sandboxes keep their layers by their leases.
-func (b imageBackend) Remove(ref string) error {
-	ref, err := b.d.imageName(ref)
+func (b imageBackend) Remove(_ context.Context, p api.RefParams) error {
+	ref, err := b.d.imageName(p.Ref)
 	if err != nil {
 		return err
 	}
@@ -259,17 +256,13 @@ func (d *daemon) asCallerSees(path string) string {
 	return path
 }
 
-func (b imageBackend) Logout(ctx context.Context, registry string) error {
-	return b.d.store.Logout(ctx, registry)
-}
-
-func (b imageBackend) GetLogin(ctx context.Context, registry string) (api.Login, error) {
-	login, err := b.d.store.GetLogin(ctx, registry)
+func (b imageBackend) GetLogin(ctx context.Context, p api.RegistryParams) (api.Login, error) {
+	login, err := b.d.store.GetLogin(ctx, p.Registry)
 	login.Stored = b.d.asCallerSees(login.Stored)
 	return login, err
 }
 
-func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {
+func (b imageBackend) Tag(_ context.Context, p api.TagParams) (api.Image, error) {
 	ref, err := b.d.imageName(p.Ref)
 	if err != nil {
 		return api.Image{}, err
@@ -281,12 +274,12 @@ func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {
 	return record(img), nil
 }
 
-func (b imageBackend) DiskUse(ctx context.Context) (api.ImageDisk, error) {
+func (b imageBackend) DiskUse(ctx context.Context, _ api.Empty) (api.ImageDisk, error) {
 	b.settle()() // in use is what somebody uses now
 	return b.d.store.DiskUse(ctx)
 }
 
-func (b imageBackend) Prune(p api.PruneParams) (api.Pruned, error) {
+func (b imageBackend) Prune(_ context.Context, p api.PruneParams) (api.Pruned, error) {
 	defer b.settle()()
 	removed, freed, err := b.d.store.Prune(p.All, func(ref string) bool {
 		_, ok := b.d.templates.Uses(ref)
@@ -307,18 +300,17 @@ func (b imageBackend) Verify(ctx context.Context, p api.VerifyParams) (api.Verif
 }
 
 // Import reads what the caller has opened: this process opens no path for it.
-func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs,
-	progress func(api.Progress)) (api.Image, error) {
+func (b imageBackend) Import(ctx context.Context, c *server.Call, p api.ImportParams) (api.Image, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
-	file, err := fds.Take(*p.FD)
+	file, err := c.FDs.Take(*p.FD)
 	if err != nil {
 		return api.Image{}, err
 	}
 	defer file.Close()
 	img, err := b.d.store.Import(ctx, file, p.Ref, images.ImportOptions{
 		Format: p.Format, Image: p.Image, Platform: p.Platform, Changes: p.Changes,
-		Progress: b.d.pullEvents(p.Ref, progress),
+		Progress: b.d.pullEvents(p.Ref, c.Progress),
 	})
 	if err != nil {
 		return api.Image{}, err

@@ -125,9 +125,9 @@ func (d *daemon) reloaded(msg monitorapi.Message) {
 	}
 }
 
-// Reload reads the configuration file again.
-func (b *backend) Reload(ctx context.Context) error {
-	a, err := b.d.question(ctx, monitorapi.Message{Reload: &monitorapi.Reload{}})
+// reload reads the configuration file again.
+func (d *daemon) reload(ctx context.Context, _ api.Empty) error {
+	a, err := d.question(ctx, monitorapi.Message{Reload: &monitorapi.Reload{}})
 	switch {
 	case err != nil:
 		return err

@@ -7,16 +7,7 @@ import (
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/ask"
-	"github.com/hutch-sh/hutch/runtime/server"
 )
-
-func (b *backend) Asks() (api.Asks, error) { return b.d.approvals.List(), nil }
-
-func (b *backend) Answer(ctx context.Context, p api.AnswerParams) error {
-	return b.d.approvals.Answer(ctx, p)
-}
-
-func (b *backend) Forget(p api.ForgetParams) (api.Asks, error) { return b.d.approvals.Forget(p) }
 
 // openApprovals makes the place where connections wait that somebody is asked about.
 func (d *daemon) openApprovals() (err error) {
@@ -42,10 +33,9 @@ func (d *daemon) askAbout(ctx context.Context, sandbox string, e api.AskEvent) n
 	return netfilter.No
 }
 
-var _ server.Networks = (*backend)(nil)
-
-func (b *backend) Network(ref string) (api.Network, error) {
-	n, wanted, err := b.d.manager.Network(ref)
+// network says what a sandbox may reach, and what it has learned.
+func (d *daemon) network(ref string) (api.Network, error) {
+	n, wanted, err := d.manager.Network(ref)
 	if err == nil && n.Network.Mode == api.NetLearn {
 		learned := netfilter.Learn(n.Network, wanted)
 		n.Learned = &learned
@@ -53,23 +43,14 @@ func (b *backend) Network(ref string) (api.Network, error) {
 	return n, err
 }
 
-func (b *backend) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) (api.Network, error) {
-	if err := b.d.manager.UpdateNetwork(ctx, p); err != nil {
-		return api.Network{}, err
-	}
-	return b.Network(p.Sandbox)
-}
-
-func (b *backend) CheckNetwork(p api.NetCheckParams) (api.NetVerdict, error) {
-	if err := p.Validate(); err != nil {
-		return api.NetVerdict{}, err
-	}
+// checkNetwork asks a policy, a sandbox's or one that is only thought of.
+func (d *daemon) checkNetwork(p api.NetCheckParams) (api.NetVerdict, error) {
 	if p.Network != nil && p.Network.IsZero() {
-		def := b.d.manager.Settings().Network
+		def := d.manager.Settings().Network
 		p.Network = &def
 	}
 	if p.Network == nil {
-		s, err := b.d.manager.Get(p.Sandbox)
+		s, err := d.manager.Get(p.Sandbox)
 		if err != nil {
 			return api.NetVerdict{}, err
 		}

@@ -5,10 +5,8 @@ import (
 	"path/filepath"
 
 	"github.com/hutch-sh/hutch/images"
-	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
-	"github.com/hutch-sh/hutch/runtime/server"
 	"github.com/hutch-sh/hutch/runtime/template"
 )
 
@@ -80,29 +78,4 @@ func (t templateImages) List() ([]string, error) {
 func (t templateImages) Remove(ref string) error {
 	defer imageBackend(t).settle()()
 	return t.d.store.Remove(ref, nil)
-}
-
-// templateBackend serves template.*.
-type templateBackend struct{ d *daemon }
-
-var _ server.Templates = templateBackend{}
-
-func (b templateBackend) CreateTemplate(ctx context.Context, who server.Actor, p api.TemplateCreateParams,
-	fds *jsonrpc.FDs) (api.Template, error) {
-	return b.d.templates.Create(ctx, p, who.UID, fds)
-}
-
-func (b templateBackend) ListTemplates() ([]api.Template, error) { return b.d.templates.List() }
-
-func (b templateBackend) Template(p api.TemplateParams) (api.Template, error) {
-	return b.d.templates.Get(p.Template)
-}
-
-func (b templateBackend) RemoveTemplate(p api.TemplateParams) (api.TemplateRemoved, error) {
-	return b.d.templates.Remove(p.Template)
-}
-
-func (b templateBackend) BuildTemplate(ctx context.Context, who server.Actor, p api.TemplateBuildParams,
-	progress func(api.Progress)) (api.TemplateBuildResult, error) {
-	return b.d.templates.Build(ctx, p, who.UID, progress)
 }

@@ -4,40 +4,27 @@ import (
 	"context"
 
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/server"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
-// volumeBackend joins the volumes and the sandboxes that have them.
-type volumeBackend struct{ d *daemon }
-
-var _ server.Volumes = volumeBackend{}
-
-func (b volumeBackend) CreateVolume(who server.Actor, p api.VolumeParams) (api.Volume, error) {
-	return b.d.volumes.Create(who.UID, p.Name)
-}
-
-func (b volumeBackend) ListVolumes(ctx context.Context, who server.Actor, p api.VolumeListParams) ([]api.Volume,
-	error) {
-	list, err := b.d.volumes.List(who.UID)
+// listVolumes joins a user's volumes and the sandboxes that have them.
+func (d *daemon) listVolumes(ctx context.Context, by sandbox.Caller, p api.VolumeListParams) (api.Volumes, error) {
+	list, err := d.volumes.List(by.User)
 	if err != nil {
-		return nil, err
+		return api.Volumes{}, err
 	}
 	for i := range list {
 		v := &list[i]
-		v.Sandboxes = b.d.manager.UsersOf(who.UID, v.Name)
+		v.Sandboxes = d.manager.UsersOf(by.User, v.Name)
 		if !p.Usage {
 			continue
 		}
-		used, err := b.d.volumes.Usage(ctx, who.UID, v.Name)
+		used, err := d.volumes.Usage(ctx, by.User, v.Name)
 		if err != nil { // removed meanwhile, or deeper than anybody follows
-			b.d.log.Warn("measure a volume", "volume", v.Name, "err", err)
+			d.log.Warn("measure a volume", "volume", v.Name, "err", err)
 			continue
 		}
 		v.Bytes, v.Inodes = &used.Bytes, &used.Inodes
 	}
-	return list, ctx.Err()
-}
-
-func (b volumeBackend) RemoveVolume(who server.Actor, p api.VolumeParams) error {
-	return b.d.volumes.Remove(who.UID, p.Name)
+	return api.Volumes{Volumes: list}, ctx.Err()
 }

@@ -315,54 +315,6 @@ func TestWireSignals(t *testing.T) {
 	}
 }
 
-// TestWireDiscover: rpc.discover lists exactly what works.
-func TestWireDiscover(t *testing.T) {
-	t.Parallel()
-	w := world.New(t)
-	c := w.Dial(t)
-	var doc struct {
-		OpenRPC string
-		Methods []struct {
-			Name, Summary string
-			Params        []struct{ Name string }
-		}
-	}
-	c.Call(&doc, "rpc.discover", world.Params{})
-	var names []string
-	for _, m := range doc.Methods {
-		names = append(names, m.Name)
-		if m.Summary == "" {
-			t.Errorf("%s has no summary", m.Name)
-		}
-		if m.Name == "system.shutdown" {
-			continue
-		}
-		// No method may answer that it does not exist or is not implemented.
-		if answer := c.Start(m.Name, world.Params{}).Wait(); answer.Error != nil &&
-			(answer.Error.Code == -32601 || answer.Error.Data.Code == "unimplemented") {
-			t.Errorf("%s: %s", m.Name, answer.Error)
-		}
-	}
-	for _, want := range []string{
-		"system.info", "system.doctor", "system.shutdown", "sandbox.create", "sandbox.get", "sandbox.list",
-		"sandbox.kill", "sandbox.remove",
-		"exec.run", "image.pull", "image.list", "image.inspect", "image.remove", "rpc.discover",
-	} {
-		if !slices.Contains(names, want) {
-			t.Errorf("%s is missing", want)
-		}
-	}
-	for _, other := range []string{"exec.start", "snapshot.create", "network.update", "shell.open", "rpc.serverInfo",
-		"no.such"} {
-		if slices.Contains(names, other) {
-			continue // built meanwhile
-		}
-		if e := c.Refused("-32601", other, world.Params{}); !strings.Contains(e.Data.Hint, "rpc.discover") {
-			t.Errorf("%s", e)
-		}
-	}
-}
-
 // TestWireBadInput: what is no request gets its error, and neither the
 // connection of others nor the daemon suffers.
 func TestWireBadInput(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 )
 
 // List describes the logs that are kept, those that were written last first.
-func (l *Logs) List(ctx context.Context) ([]api.AuditLog, error) {
+func (l *Logs) List(ctx context.Context, _ api.Empty) (api.AuditLogs, error) {
 	if err := l.Sync(ctx); err != nil {
-		return nil, err
+		return api.AuditLogs{}, err
 	}
 	list, err := l.list()
 	for i := range list {
@@ -27,7 +27,7 @@ func (l *Logs) List(ctx context.Context) ([]api.AuditLog, error) {
 			list[i].Records = head.Seq
 		}
 	}
-	return list, err
+	return api.AuditLogs{Logs: list}, err
 }
 
 func (l *Logs) list() ([]api.AuditLog, error) {

@@ -15,9 +15,19 @@ type Object = map[string]any
 // Schemas makes JSON Schemas of Go types.
 type Schemas struct {
 	// Defs has one definition per named struct.
-	Defs  Object
-	ref   string // where Defs will be found; "" writes each struct where it is used
-	names map[string]reflect.Type
+	Defs Object
+	// Describe, where it is not nil, knows more of fields and types than their tags.
+	Describe Describer
+	ref      string // where Defs will be found; "" writes each struct where it is used
+	names    map[string]reflect.Type
+}
+
+// Describer knows what the source text says.
+type Describer interface {
+	Field(f Field) string
+	Type(t reflect.Type) string // a struct
+	// Values are those that a type of strings has, each with what it means; none are any string.
+	Values(t reflect.Type) ([]string, Object)
 }
 
 // NewSchemas returns a Schemas whose definitions will be found below ref.
@@ -50,7 +60,13 @@ func (g *Schemas) Of(t reflect.Type) (Object, error) {
 	case reflect.Bool:
 		return Object{"type": "boolean"}, nil
 	case reflect.String:
-		return Object{"type": "string"}, nil
+		schema := Object{"type": "string"}
+		if g.Describe != nil {
+			if values, docs := g.Describe.Values(t); values != nil {
+				schema["enum"], schema["x-enum-descriptions"] = values, docs
+			}
+		}
+		return schema, nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return Object{"type": "integer"}, nil
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
@@ -96,6 +112,9 @@ func (g *Schemas) define(t reflect.Type) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if g.Describe != nil {
+		def["description"] = g.Describe.Type(t)
+	}
 	g.Defs[name] = def
 	return ref, nil
 }
@@ -110,6 +129,9 @@ func (g *Schemas) object(t reflect.Type) (Object, error) {
 		}
 		if f.Doc != "" && schema["$ref"] == nil {
 			schema["description"] = f.Doc
+		}
+		if g.Describe != nil {
+			schema["description"] = g.Describe.Field(f)
 		}
 		if f.Enum != nil {
 			schema["enum"] = f.Enum
@@ -129,10 +151,19 @@ func (g *Schemas) object(t reflect.Type) (Object, error) {
 // Field is one member of the JSON object that a struct is.
 type Field struct {
 	Name     string
+	GoName   string
+	Owner    reflect.Type // the struct that it is written in
 	Type     reflect.Type
 	Required bool     // its zero value is not left out of JSON
 	Doc      string   // the tag `doc`
 	Enum     []string // the tag `enum`, words separated by |
+}
+
+// Always says that JSON has a field also where it has its zero value.
+func Always(f reflect.StructField) bool {
+	_, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
+	tags := strings.Split(opts, ",")
+	return !slices.Contains(tags, "omitempty") && !slices.Contains(tags, "omitzero")
 }
 
 // Fields are a struct's fields in order, those of embedded structs in place
@@ -144,10 +175,12 @@ func Fields(t reflect.Type) []Field {
 		if name == "" || embedded {
 			continue
 		}
-		_, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
-		tags := strings.Split(opts, ",")
-		optional := slices.Contains(tags, "omitempty") || slices.Contains(tags, "omitzero")
-		member := Field{Name: name, Type: f.Type, Required: !optional, Doc: f.Tag.Get("doc")}
+		member := Field{Name: name, GoName: f.Name, Owner: t, Type: f.Type, Required: Always(f), Doc: f.Tag.Get("doc")}
+		for _, i := range f.Index[:len(f.Index)-1] {
+			if member.Owner = member.Owner.Field(i).Type; member.Owner.Kind() == reflect.Pointer {
+				member.Owner = member.Owner.Elem()
+			}
+		}
 		if words := f.Tag.Get("enum"); words != "" {
 			member.Enum = strings.Split(words, "|")
 		}

@@ -73,7 +73,7 @@ type Asks struct {
 
 // ForgetParams are network.forget's params: entries of Asks.Always. Policies in force keep them.
 type ForgetParams struct {
-	Entries []string `json:"entries"`
+	Entries []string `json:"entries"` // entries of always, as network.asks lists them
 }
 
 // Validate refuses impossible params.

@@ -247,8 +247,8 @@ func (h *AuditHead) valid() bool {
 type AuditReadParams struct {
 	Sandbox string      `json:"sandbox"`            // of one that was removed: its id
 	FromSeq int64       `json:"from_seq,omitempty"` // 0 is the oldest that is kept
-	Since   *time.Time  `json:"since,omitempty"`
-	Kinds   []AuditKind `json:"kinds,omitempty"` // empty means all
+	Since   *time.Time  `json:"since,omitempty"`    // records before are left out
+	Kinds   []AuditKind `json:"kinds,omitempty"`    // empty means all
 	Exec    string      `json:"exec,omitempty"`
 	Limit   int         `json:"limit,omitempty"`  // records, at most 1000, the default
 	WaitS   float64     `json:"wait_s,omitempty"` // for the next record, where there is none
@@ -275,8 +275,8 @@ func (p *AuditReadParams) Validate() error {
 // AuditRecords is audit.read's result. The records are AuditRecords, byte for byte as
 // they are stored.
 type AuditRecords struct {
-	Sandbox string            `json:"sandbox"` // its id
-	Records []json.RawMessage `json:"records"`
+	Sandbox string            `json:"sandbox"`          // its id
+	Records []json.RawMessage `json:"records"`          // each as it was written
 	Next    int64             `json:"next"`             // from_seq of the next call
 	More    bool              `json:"more"`             // there are more by now
 	Ended   bool              `json:"ended"`            // there will never be more
@@ -303,9 +303,9 @@ func (p *AuditVerifyParams) Validate() error {
 // AuditVerified is audit.verify's result.
 type AuditVerified struct {
 	Sandbox string     `json:"sandbox,omitempty"`
-	OK      bool       `json:"ok"` // there are no problems
-	Records int64      `json:"records"`
-	First   int64      `json:"first"` // number of the oldest record; those before were dropped
+	OK      bool       `json:"ok"`      // there are no problems
+	Records int64      `json:"records"` // that were read
+	First   int64      `json:"first"`   // number of the oldest record; those before were dropped
 	Head    AuditHead  `json:"head"`
 	Closed  bool       `json:"closed"`            // the sandbox was removed
 	Resumed int        `json:"resumed,omitempty"` // how often a daemon went on that another was killed of
@@ -326,7 +326,7 @@ type AuditBug struct {
 type AuditLog struct {
 	Sandbox string    `json:"sandbox"`
 	Records int64     `json:"records"` // that were ever written
-	Bytes   int64     `json:"bytes"`
+	Bytes   int64     `json:"bytes"`   // on disk
 	Written time.Time `json:"written"` // last
 	Removed bool      `json:"removed"` // the sandbox is
 }

@@ -88,8 +88,8 @@ type CodeResult struct {
 	Begun bool `json:"begun,omitempty"`
 	// Text is the value of the code's last expression, as the interpreter shows it.
 	Text      string     `json:"text,omitempty"`
-	Stdout    string     `json:"stdout"` // bytes that are no text are replaced
-	Stderr    string     `json:"stderr"`
+	Stdout    string     `json:"stdout"`          // bytes that are no text are replaced
+	Stderr    string     `json:"stderr"`          // the same of standard error
 	Truncated bool       `json:"truncated"`       // the middle of a stream, or an artifact, is missing
 	Error     *CodeError `json:"error,omitempty"` // what the code has raised, or why the interpreter ended
 	Artifacts []Artifact `json:"artifacts"`
@@ -106,8 +106,8 @@ type CodeResult struct {
 // CodeError is an exception.
 type CodeError struct {
 	Name      string `json:"name"`
-	Value     string `json:"value"`
-	Traceback string `json:"traceback,omitempty"`
+	Value     string `json:"value"`               // what the error says
+	Traceback string `json:"traceback,omitempty"` // where it was raised
 }
 
 // Artifact is something that code has made beside text.

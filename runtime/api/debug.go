@@ -19,7 +19,7 @@ type SandboxDebug struct {
 // DebugStep is a step of a creation.
 type DebugStep struct {
 	Name   string  `json:"name"`
-	MS     float64 `json:"ms"`
+	MS     float64 `json:"ms"`               // how long it took
 	Detail string  `json:"detail,omitempty"` // what came of it, for people
 }
 
@@ -48,7 +48,7 @@ type BreakPoint struct {
 
 // DebugRule is a rule of a seccomp profile.
 type DebugRule struct {
-	Syscalls []string `json:"syscalls"`
+	Syscalls []string `json:"syscalls"`       // names of the calls
 	When     string   `json:"when,omitempty"` // the arguments that it is about, such as "arg1&0xffffffff == 0x5412"
 	Action   string   `json:"action"`         // "allow" or the errno, such as "EPERM"
 	Reason   string   `json:"reason"`

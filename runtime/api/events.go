@@ -57,11 +57,11 @@ type Event struct {
 	// Seq numbers the events of a daemon from 1, without holes. Numbers outlive the
 	// daemon: the next one on its socket goes on.
 	Seq     int64           `json:"seq"`
-	Time    time.Time       `json:"time"`
+	Time    time.Time       `json:"time"` // when it happened
 	Kind    EventKind       `json:"kind"`
 	Sandbox string          `json:"sandbox,omitempty"`
 	Exec    string          `json:"exec,omitempty"`
-	Data    json.RawMessage `json:"data,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"` // depends on the kind
 }
 
 // StateEvent is the data of sandbox.state. The first one says running: a sandbox that
@@ -159,13 +159,13 @@ type SubscriptionParams struct {
 // subscription: of one without follow, or of one whose log cannot be read.
 type EventsEnd struct {
 	Subscription string `json:"subscription"`
-	Error        string `json:"error,omitempty"`
+	Error        string `json:"error,omitempty"` // why it ended, if not as asked
 }
 
 // EventCreditParams are events.credit's params.
 type EventCreditParams struct {
 	Subscription string `json:"subscription"`
-	Events       int64  `json:"events"`
+	Events       int64  `json:"events"` // on top of those that are left
 }
 
 // Validate refuses what cannot be subscribed to.

@@ -53,12 +53,12 @@ type ExecParams struct {
 	// letters and digits, used once. A caller that loses its connection before it is told
 	// the id can then still ask what became of the command.
 	Exec     string            `json:"exec,omitempty"`
-	Argv     []string          `json:"argv,omitempty"`    // exactly one of Argv and Command
-	Command  string            `json:"command,omitempty"` // run by the sandbox's shell
-	Env      map[string]string `json:"env,omitempty"`     // over the sandbox's
-	Cwd      string            `json:"cwd,omitempty"`     // absolute; default: the sandbox's workdir
-	User     string            `json:"user,omitempty"`    // default: the sandbox's user
-	Stdin    string            `json:"stdin,omitempty"`
+	Argv     []string          `json:"argv,omitempty"`     // exactly one of Argv and Command
+	Command  string            `json:"command,omitempty"`  // run by the sandbox's shell
+	Env      map[string]string `json:"env,omitempty"`      // over the sandbox's
+	Cwd      string            `json:"cwd,omitempty"`      // absolute; default: the sandbox's workdir
+	User     string            `json:"user,omitempty"`     // default: the sandbox's user
+	Stdin    string            `json:"stdin,omitempty"`    // all that it reads
 	Encoding Encoding          `json:"encoding,omitempty"` // of Stdin, and wanted for the output
 	// TimeoutS is the wall time after which the command and everything it
 	// started is killed, at most the daemon's exec.max_timeout_s. nil is the
@@ -97,8 +97,8 @@ type Stdio struct {
 
 // Pty is a terminal's size in characters.
 type Pty struct {
-	Rows uint16 `json:"rows"`
-	Cols uint16 `json:"cols"`
+	Rows uint16 `json:"rows"` // lines
+	Cols uint16 `json:"cols"` // columns
 }
 
 // ExecResult is exec.run's result.
@@ -108,9 +108,9 @@ type ExecResult struct {
 	Signal         string   `json:"signal,omitempty"` // "SIGKILL"; exit_code is then 128+n
 	Verdict        Verdict  `json:"verdict"`
 	TimedOut       bool     `json:"timed_out"`
-	Stdout         string   `json:"stdout"`
+	Stdout         string   `json:"stdout"` // as StdoutEncoding says
 	StdoutEncoding Encoding `json:"stdout_encoding"`
-	Stderr         string   `json:"stderr"`
+	Stderr         string   `json:"stderr"` // as StderrEncoding says
 	StderrEncoding Encoding `json:"stderr_encoding"`
 	Truncated      bool     `json:"truncated"` // the middle of a stream is missing, or what a full disk did not take
 	DurationMS     float64  `json:"duration_ms"`
@@ -132,17 +132,17 @@ type ExecResult struct {
 
 // LimitHit is a limit that ended a command, or made it fail.
 type LimitHit struct {
-	Name  string `json:"name"` // "memory_bytes", "pids", "disk_bytes", "inodes", "rlimits.fsize": as in Limits
-	Of    string `json:"of"`   // "sandbox" or "exec"
-	Limit int64  `json:"limit"`
+	Name  string `json:"name"`           // "memory_bytes", "pids", "disk_bytes", "inodes", "rlimits.fsize": as in Limits
+	Of    string `json:"of"`             // "sandbox" or "exec"
+	Limit int64  `json:"limit"`          // its value
 	Peak  int64  `json:"peak,omitempty"` // the most that was in use at once, of the same
 	Hint  string `json:"hint"`
 }
 
 // Peaks are the most that an exec used.
 type Peaks struct {
-	MemoryBytes int64   `json:"memory_bytes"`
-	CPUMS       float64 `json:"cpu_ms"` // user and system time together
+	MemoryBytes int64   `json:"memory_bytes"` // of all its processes together
+	CPUMS       float64 `json:"cpu_ms"`       // user and system time together
 	// DiskBytes and Inodes are what the whole sandbox has written and kept, as far as it was
 	// seen; only with a limit of it.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
@@ -169,13 +169,13 @@ type Progress struct {
 	Request json.RawMessage `json:"request"` // the request's id
 	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "image.ready", "debug.break", "template.step"
 	Exec    string          `json:"exec,omitempty"`
-	PID     int             `json:"pid,omitempty"`
+	PID     int             `json:"pid,omitempty"`     // in the sandbox
 	Sandbox string          `json:"sandbox,omitempty"` // of kind "exec.started" of sandbox.run, with what is not as it was asked for:
-	Note    string          `json:"note,omitempty"`
+	Note    string          `json:"note,omitempty"`    // see Sandbox
 	// Unenforced are limits, see Sandbox.
 	Unenforced []Unenforced  `json:"unenforced,omitempty"`
-	Layer      string        `json:"layer,omitempty"`
-	Phase      string        `json:"phase,omitempty"`
+	Layer      string        `json:"layer,omitempty"` // of an image
+	Phase      string        `json:"phase,omitempty"` // what is done with the layer
 	Done       int64         `json:"done,omitempty"`  // bytes
 	Total      int64         `json:"total,omitempty"` // bytes, -1 when unknown
 	Break      *BreakPoint   `json:"break,omitempty"` // of kind "debug.break"
@@ -189,7 +189,7 @@ type Exec struct {
 	State      ExecState `json:"state"`
 	Argv       []string  `json:"argv,omitempty"`
 	Command    string    `json:"command,omitempty"`
-	Background bool      `json:"background"`
+	Background bool      `json:"background"`     // its stdin is empty
 	Kept       bool      `json:"kept,omitempty"` // hutch talks to it: the interpreter of a code.run, or a shell
 	TTY        bool      `json:"tty"`            // it has a terminal
 	PID        int       `json:"pid"`            // in the sandbox
@@ -242,8 +242,8 @@ type WaitParams struct {
 type ReadParams struct {
 	Exec   string `json:"exec"`
 	Stream Stream `json:"stream"`
-	Offset int64  `json:"offset"` // of the first byte wanted; negative: so many bytes before the end
-	Limit  int64  `json:"limit,omitempty"`
+	Offset int64  `json:"offset"`          // of the first byte wanted; negative: so many bytes before the end
+	Limit  int64  `json:"limit,omitempty"` // bytes; default 256 KiB
 	// WaitS is how long to wait for a byte at Offset, in seconds, while the exec
 	// runs; 0 returns what there is.
 	WaitS    float64  `json:"wait_s,omitempty"`

@@ -44,10 +44,10 @@ type FileChunk struct {
 // step and keeps its owner and mode, so that readers see one or the other whole.
 type FileWriteParams struct {
 	FileParams
-	Data     string   `json:"data,omitempty"`
+	Data     string   `json:"data,omitempty"`     // the new bytes
 	Encoding Encoding `json:"encoding,omitempty"` // of Data
 
-	Append bool   `json:"append,omitempty"`
+	Append bool   `json:"append,omitempty"` // write at the end of the file
 	Offset *int64 `json:"offset,omitempty"` // write there; the rest of the file stays
 
 	Create    *bool  `json:"create,omitempty"`    // make a missing file; default true
@@ -185,7 +185,7 @@ type FileUnpackParams struct {
 
 // FileArchive is the result of fs.pack and fs.unpack.
 type FileArchive struct {
-	Entries int64 `json:"entries"`
+	Entries int64 `json:"entries"` // files and folders of the archive
 	Bytes   int64 `json:"bytes"`   // of regular files
 	Skipped int64 `json:"skipped"` // devices, fifos and sockets, which do not travel
 }

@@ -8,7 +8,7 @@ import (
 
 // Image is the record of an image in the store.
 type Image struct {
-	Ref       string      `json:"ref"`
+	Ref       string      `json:"ref"`    // its full reference
 	Digest    string      `json:"digest"` // of the manifest
 	ID        string      `json:"id"`     // digest of the config
 	Platform  string      `json:"platform"`
@@ -113,7 +113,7 @@ type Committed struct {
 	// LeftOut counts files that no layer can hold: devices, sockets, and names that begin
 	// with ".wh.", which mean removed files there. The first few are named.
 	LeftOut      int64    `json:"left_out"`
-	LeftOutNames []string `json:"left_out_names,omitempty"`
+	LeftOutNames []string `json:"left_out_names,omitempty"` // some of them
 }
 
 // Validate refuses impossible params.
@@ -208,7 +208,7 @@ type ImageDisk struct {
 // ImageUse is what one image takes on disk.
 type ImageUse struct {
 	Ref         string `json:"ref"`
-	ID          string `json:"id"`
+	ID          string `json:"id"`           // digest of its config
 	Bytes       int64  `json:"bytes"`        // of all its layers
 	UniqueBytes int64  `json:"unique_bytes"` // of those that only images with this id have
 	// InUse says that somebody uses all its layers: a sandbox of it, or of an image made

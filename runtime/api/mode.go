@@ -130,7 +130,7 @@ type Decision struct {
 
 // HostEndParams are exec.record_host's params: how a command on the host ended, as its caller says.
 type HostEndParams struct {
-	ID         string  `json:"id"`
+	ID         string  `json:"id"` // as exec.decide gave it
 	ExitCode   int     `json:"exit_code"`
 	Signal     string  `json:"signal,omitempty"` // "SIGKILL"; exit_code is then 128+n
 	TimedOut   bool    `json:"timed_out,omitempty"`

@@ -54,11 +54,11 @@ const (
 // a cloud's metadata, the host's own, ...) is refused unless AllowCIDRs names that range.
 type NetPolicy struct {
 	Mode       NetMode  `json:"mode,omitempty"`
-	Tier       NetTier  `json:"tier,omitempty"` // instead of Mode
-	Allow      []string `json:"allow,omitempty"`
-	Block      []string `json:"block,omitempty"`
+	Tier       NetTier  `json:"tier,omitempty"`        // instead of Mode
+	Allow      []string `json:"allow,omitempty"`       // names, patterns such as *.example.com, each with a port if it is another than 80 and 443
+	Block      []string `json:"block,omitempty"`       // names that are refused whatever Allow says
 	AllowCIDRs []string `json:"allow_cidrs,omitempty"` // TCP to these addresses, also without a name
-	BlockCIDRs []string `json:"block_cidrs,omitempty"`
+	BlockCIDRs []string `json:"block_cidrs,omitempty"` // addresses that are refused whatever else is allowed
 	// Learn belongs to mode learn.
 	Learn NetLearning `json:"learn,omitempty"`
 	// Ask belongs to mode allow: a connection over TCP that no entry allows, and none blocks, is held while somebody is

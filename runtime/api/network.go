@@ -13,8 +13,8 @@ import (
 type NetTarget struct {
 	Proto   NetProto `json:"proto,omitempty"` // "" is a lookup, or unknown without a name
 	Name    string   `json:"name,omitempty"`
-	Address string   `json:"address,omitempty"`
-	Port    uint16   `json:"port,omitempty"`
+	Address string   `json:"address,omitempty"` // IP address
+	Port    uint16   `json:"port,omitempty"`    // of TCP or UDP
 }
 
 // Where is the target in one word, as in "udp://ntp.test:123": the address where there is no name, "tcp://" left out.
@@ -107,8 +107,8 @@ type FailedEvent struct {
 // command, is what it wants to say.
 type NetProcess struct {
 	PID     int `json:"pid,omitempty"` // as the sandbox counts; 0 when it was gone
-	HostPID int `json:"host_pid"`
-	HostUID int `json:"host_uid"`
+	HostPID int `json:"host_pid"`      // as the host counts
+	HostUID int `json:"host_uid"`      // its user, as the host counts
 	// Command are its arguments, without control characters and cut after 1 KiB; none when
 	// it was gone.
 	Command []string `json:"command,omitempty"`
@@ -184,10 +184,10 @@ type DeniedEvent struct {
 // NetUse counts what a rule has let pass, and refused.
 type NetUse struct {
 	Rule          string `json:"rule"`
-	Connections   int64  `json:"connections"`
-	SentBytes     int64  `json:"sent_bytes"` // by the sandbox
-	ReceivedBytes int64  `json:"received_bytes"`
-	Denials       int64  `json:"denials"`
+	Connections   int64  `json:"connections"`    // that were made
+	SentBytes     int64  `json:"sent_bytes"`     // by the sandbox
+	ReceivedBytes int64  `json:"received_bytes"` // by the sandbox
+	Denials       int64  `json:"denials"`        // that the rule has refused
 }
 
 // Network is network.get's result: the policy in force, and what it has done.
@@ -201,7 +201,7 @@ type Network struct {
 	Denials []Denial `json:"denials"`
 	// Failures are what was allowed and failed, in the same way.
 	Failures []Failure `json:"failures,omitempty"`
-	Untold   int64     `json:"untold,omitempty"`
+	Untold   int64     `json:"untold,omitempty"` // denials that Denials has no place for
 	// Learned, of mode learn, is the smallest policy that would have allowed what the
 	// sandbox has reached or wanted to reach so far.
 	Learned *NetPolicy `json:"learned,omitempty"`
@@ -218,10 +218,10 @@ type NetUpdateParams struct {
 
 // NetLists are entries of a policy's lists.
 type NetLists struct {
-	Allow      []string `json:"allow,omitempty"`
-	Block      []string `json:"block,omitempty"`
-	AllowCIDRs []string `json:"allow_cidrs,omitempty"`
-	BlockCIDRs []string `json:"block_cidrs,omitempty"`
+	Allow      []string `json:"allow,omitempty"`       // names, with a port if it is another than 80 and 443
+	Block      []string `json:"block,omitempty"`       // names that are refused
+	AllowCIDRs []string `json:"allow_cidrs,omitempty"` // addresses
+	BlockCIDRs []string `json:"block_cidrs,omitempty"` // addresses that are refused
 }
 
 // Validate refuses an update that could never be made.
@@ -321,7 +321,7 @@ func (p *NetCheckParams) Validate() error {
 
 // NetVerdict is network.check's result.
 type NetVerdict struct {
-	Allow bool `json:"allow"`
+	Allow bool `json:"allow"` // whether it is allowed
 	// Step is where it was decided: "lookup", "connect" or "dial", which is when hutch
 	// has the address of a name.
 	Step       string `json:"step"`

@@ -71,7 +71,7 @@ type PoolParams struct {
 // PoolResizeParams are those of pool.resize.
 type PoolResizeParams struct {
 	Pool string `json:"pool"`
-	Size int    `json:"size"`
+	Size int    `json:"size"` // how many are to wait
 }
 
 // AcquireParams are those of pool.acquire.

@@ -56,7 +56,7 @@ type Ports struct {
 type PortCloseParams struct {
 	Sandbox string `json:"sandbox"`
 	Port    int    `json:"port"`
-	Address string `json:"address,omitempty"`
+	Address string `json:"address,omitempty"` // only this one; default: all of the port
 }
 
 // Validate refuses what can never be listened on.

@@ -35,8 +35,8 @@ type Spec struct {
 	Limits     Limits     `json:"limits,omitzero"`
 	Network    NetPolicy  `json:"network,omitzero"`
 	// WritableUsr, with the image "host", lets the sandbox make, remove and replace files in /usr, which is the
-	// host's: the host sees nothing of it. Otherwise /usr can only be read. Files that are the host's can
-	// not be changed in place.
+	// host's: the host sees nothing of it. Otherwise /usr can only be read. Files that are the host's cannot
+	// be changed in place.
 	WritableUsr bool `json:"writable_usr,omitempty"`
 	// ReadOnly makes everything read-only but the mounts that say otherwise, /dev/shm, and /tmp, /var/tmp and /run,
 	// which are then in memory.
@@ -303,7 +303,7 @@ type Sandbox struct {
 	Network    SandboxNetwork     `json:"network"`
 	Seccomp    SeccompProfile     `json:"seccomp"` // which system calls its commands may make
 	Isolation  Isolation          `json:"isolation"`
-	PhasesMS   map[string]float64 `json:"phases_ms"`
+	PhasesMS   map[string]float64 `json:"phases_ms"` // how long each step of its making took
 	// Debug is set only in the answer to a create that asked for it.
 	Debug *SandboxDebug `json:"debug,omitempty"`
 }

@@ -82,7 +82,7 @@ type Finding struct {
 
 // ScanImport is a module that code imports, as far as that can be told without running it.
 type ScanImport struct {
-	Module string `json:"module"`
+	Module string `json:"module"` // what is imported
 	Line   int    `json:"line"`
 	// Allowed is false of a module that is not in allowed_imports.
 	Allowed bool `json:"allowed"`

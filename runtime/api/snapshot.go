@@ -43,7 +43,7 @@ type Snapshot struct {
 // Snapshot. Without To it is the sandbox as it is now, which stands still meanwhile.
 type SnapshotDiffParams struct {
 	Snapshot string `json:"snapshot"`
-	To       string `json:"to,omitempty"`
+	To       string `json:"to,omitempty"` // another snapshot; default: the sandbox as it is now
 	// Offset leaves out so many changes, and Limit bounds them: default DefaultSnapshotChanges, at most
 	// MaxSnapshotChanges.
 	Offset int `json:"offset,omitempty"`
@@ -133,10 +133,10 @@ type SnapshotRestored struct {
 // ForkParams are sandbox.fork's params: exactly one of Sandbox, as it is now, and Snapshot.
 type ForkParams struct {
 	Sandbox  string            `json:"sandbox,omitempty"`
-	Snapshot string            `json:"snapshot,omitempty"`
-	Count    int               `json:"count,omitempty"`  // 1 to MaxForks; default 1
-	Name     string            `json:"name,omitempty"`   // of a single one
-	Labels   map[string]string `json:"labels,omitempty"` // over those of the sandbox
+	Snapshot string            `json:"snapshot,omitempty"` // instead of Sandbox
+	Count    int               `json:"count,omitempty"`    // 1 to MaxForks; default 1
+	Name     string            `json:"name,omitempty"`     // of a single one
+	Labels   map[string]string `json:"labels,omitempty"`   // over those of the sandbox
 	// Folders, for a single fork, are as of StartParams. Those of a sandbox that runs need not be handed over.
 	Folders []StartFolder `json:"folders,omitempty"`
 	FDs     int           `json:"fds,omitempty"`

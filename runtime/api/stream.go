@@ -47,7 +47,7 @@ type CreditParams struct {
 	Exec string `json:"exec"`
 	// Attachment may be left out where the connection has one of the exec only.
 	Attachment string `json:"attachment,omitempty"`
-	Bytes      int64  `json:"bytes"`
+	Bytes      int64  `json:"bytes"` // of output, on top of what is left
 }
 
 // DetachParams are exec.detach's params.

@@ -36,13 +36,13 @@ const (
 
 // SyncFile is one file of the caller's. A path or target that is not UTF-8 can be given in base64 only; any may be.
 type SyncFile struct {
-	Path         string    `json:"path,omitempty"` // below the folder
-	PathBase64   string    `json:"path_base64,omitempty"`
-	Type         FileType  `json:"type"`             // file, folder or symlink
-	Size         int64     `json:"size,omitempty"`   // of a file
-	MTime        time.Time `json:"mtime,omitzero"`   // of a file
-	Target       string    `json:"target,omitempty"` // of a symlink
-	TargetBase64 string    `json:"target_base64,omitempty"`
+	Path         string    `json:"path,omitempty"`          // below the folder
+	PathBase64   string    `json:"path_base64,omitempty"`   // instead of Path, of a name that is no text
+	Type         FileType  `json:"type"`                    // file, folder or symlink
+	Size         int64     `json:"size,omitempty"`          // of a file
+	MTime        time.Time `json:"mtime,omitzero"`          // of a file
+	Target       string    `json:"target,omitempty"`        // of a symlink
+	TargetBase64 string    `json:"target_base64,omitempty"` // instead of Target, of one that is no text
 }
 
 // FileSynced is fs.sync's result. A tar archive of what is needed, with times to the nanosecond, through fs.unpack
@@ -173,8 +173,8 @@ func SyncName(name string) (text, encoded string) {
 
 // Upload is a file that comes with sandbox.create.
 type Upload struct {
-	Name     string   `json:"name"` // below user-uploads
-	Data     string   `json:"data"`
+	Name     string   `json:"name"`               // below user-uploads
+	Data     string   `json:"data"`               // its content
 	Encoding Encoding `json:"encoding,omitempty"` // of Data
 	Mode     string   `json:"mode,omitempty"`     // octal, default 0644
 }

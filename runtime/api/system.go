@@ -15,11 +15,11 @@ const (
 
 // Info is system.info's result.
 type Info struct {
-	APIVersion int       `json:"api_version"`
-	BuildID    string    `json:"build_id"` // equal for all binaries of one build
-	Version    string    `json:"version"`
-	PID        int       `json:"pid"` // the daemon's, as the host sees it
-	Started    time.Time `json:"started"`
+	APIVersion int       `json:"api_version"`      // version of this contract
+	BuildID    string    `json:"build_id"`         // equal for all binaries of one build
+	Version    string    `json:"version"`          // of hutch
+	PID        int       `json:"pid"`              // the daemon's, as the host sees it
+	Started    time.Time `json:"started"`          // when the daemon was
 	Launched   time.Time `json:"launched"`         // since then sandboxes outlive the daemon: what was made later and is not there was removed, or never made
 	Ending     bool      `json:"ending,omitempty"` // it was told to shut down: what is asked of it now fails
 	Isolation  Isolation `json:"isolation"`        // what a sandbox of this daemon gets
@@ -49,28 +49,28 @@ type ExecBounds struct {
 // Quotas are what the sandboxes of one user may have together; 0 is no quota. A limit that
 // a sandbox does not have counts as all that the machine has.
 type Quotas struct {
-	Sandboxes   int     `json:"sandboxes,omitempty"`
-	CPUs        float64 `json:"cpus,omitempty"`
-	MemoryBytes int64   `json:"memory_bytes,omitempty"`
+	Sandboxes   int     `json:"sandboxes,omitempty"`    // how many
+	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time
+	MemoryBytes int64   `json:"memory_bytes,omitempty"` // of their limits together
 }
 
 // Counts are how many of each a daemon holds.
 type Counts struct {
-	Sandboxes int `json:"sandboxes"`
-	Execs     int `json:"execs"`
-	Images    int `json:"images"`
-	Ready     int `json:"ready"` // launched ahead, of no image yet, for whoever creates a sandbox
+	Sandboxes int `json:"sandboxes"` // that live
+	Execs     int `json:"execs"`     // that run
+	Images    int `json:"images"`    // in the store
+	Ready     int `json:"ready"`     // launched ahead, of no image yet, for whoever creates a sandbox
 	// Removing counts what sandbox.remove has answered for, and whose mounts, cgroup or folder are still being removed.
 	Removing int `json:"removing"`
 }
 
 // Paths are where a daemon keeps things, as the caller sees them.
 type Paths struct {
-	Socket  string `json:"socket"`
-	State   string `json:"state"`
-	Runtime string `json:"runtime"`
-	Config  string `json:"config"`
-	Log     string `json:"log"`
+	Socket  string `json:"socket"`  // socket of the daemon
+	State   string `json:"state"`   // folder of all that lasts
+	Runtime string `json:"runtime"` // folder of sockets
+	Config  string `json:"config"`  // file of the configuration
+	Log     string `json:"log"`     // file that the daemon logs to
 }
 
 // Check is one of the doctor's probes.

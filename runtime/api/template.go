@@ -10,15 +10,6 @@ import (
 	"time"
 )
 
-// Names of the methods of templates.
-const (
-	MethodTemplateCreate  = "template.create"
-	MethodTemplateList    = "template.list"
-	MethodTemplateInspect = "template.inspect"
-	MethodTemplateBuild   = "template.build"
-	MethodTemplateRemove  = "template.remove"
-)
-
 // The most that a template may have.
 const (
 	MaxTemplateSteps = 128
@@ -130,9 +121,9 @@ type TemplateStart struct {
 
 // TemplateReady is what is waited for: exactly one of Port, Argv and Command.
 type TemplateReady struct {
-	Port     int      `json:"port,omitempty"` // that something listens on
-	Argv     []string `json:"argv,omitempty"` // a command that succeeds, tried again and again
-	Command  string   `json:"command,omitempty"`
+	Port     int      `json:"port,omitempty"`      // that something listens on
+	Argv     []string `json:"argv,omitempty"`      // a command that succeeds, tried again and again
+	Command  string   `json:"command,omitempty"`   // the same for the shell
 	TimeoutS float64  `json:"timeout_s,omitempty"` // default DefaultReadyS
 }
 
@@ -140,7 +131,7 @@ type TemplateReady struct {
 type TemplatePort struct {
 	Port    int    `json:"port"`
 	Address string `json:"address,omitempty"` // default: a free port of 127.0.0.1, which only one sandbox can have otherwise
-	Token   bool   `json:"token,omitempty"`
+	Token   bool   `json:"token,omitempty"`   // whether who connects must show one
 }
 
 // Template is what is known of one.
@@ -204,7 +195,7 @@ type TemplateRemoved struct {
 	Image string `json:"image,omitempty"` // that went with it
 	// Sandboxes of it go on; those that waited in its pool are removed.
 	Sandboxes int `json:"sandboxes"`
-	Pooled    int `json:"pooled"`
+	Pooled    int `json:"pooled"` // sandboxes of it that waited in pools
 }
 
 // FailedStep is what failed in a sandbox on behalf of a template, part of an error's data.

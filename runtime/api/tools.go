@@ -69,7 +69,7 @@ type ToolResult struct {
 	Content []ToolContent `json:"content"`
 	// Structured is the same for programs; it fits the tool's output schema. Missing where Error is set.
 	Structured json.RawMessage `json:"structured,omitempty"`
-	IsError    bool            `json:"is_error"`
+	IsError    bool            `json:"is_error"` // the tool could not do it
 	Error      *ToolError      `json:"error,omitempty"`
 }
 

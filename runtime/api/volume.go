@@ -17,9 +17,9 @@ type VolumeListParams struct {
 type Volume struct {
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
-	Sandboxes []string  `json:"sandboxes"` // ids of those that have it mounted
-	Bytes     *int64    `json:"bytes,omitempty"`
-	Inodes    *int64    `json:"inodes,omitempty"`
+	Sandboxes []string  `json:"sandboxes"`        // ids of those that have it mounted
+	Bytes     *int64    `json:"bytes,omitempty"`  // on disk, where usage is asked for
+	Inodes    *int64    `json:"inodes,omitempty"` // files and folders, where usage is asked for
 }
 
 // Volumes is volume.list's result, by name.

@@ -39,9 +39,9 @@ func checkDiff(context *int, maxBytes int) error {
 
 // WorkspaceChange is a name that is another in the sandbox than in the folder.
 type WorkspaceChange struct {
-	Path string `json:"path"` // relative to the workspace
-	Kind string `json:"kind"` // added, modified, deleted or renamed
-	From string `json:"from,omitempty"`
+	Path string `json:"path"`           // relative to the workspace
+	Kind string `json:"kind"`           // added, modified, deleted or renamed
+	From string `json:"from,omitempty"` // the path before, of one that was renamed
 	// Type is the first letter of ls -l: - d l, or p s c b, which stay in the sandbox.
 	Type string `json:"type"`
 	Mode string `json:"mode,omitempty"` // octal permission bits that are new
@@ -85,8 +85,8 @@ type WorkspaceApplyParams struct {
 
 // WorkspaceApplied is the result of workspace.apply.
 type WorkspaceApplied struct {
-	Applied []string           `json:"applied"`
-	Failed  []WorkspaceFailure `json:"failed"` // that were left alone
+	Applied []string           `json:"applied"` // paths
+	Failed  []WorkspaceFailure `json:"failed"`  // that were left alone
 	// More is how many of both are not listed, of very many.
 	More int `json:"more,omitempty"`
 }
@@ -101,7 +101,7 @@ type WorkspaceFailure struct {
 
 // WorkspaceDiscarded is the result of workspace.discard.
 type WorkspaceDiscarded struct {
-	Discarded []string           `json:"discarded"`
+	Discarded []string           `json:"discarded"` // paths
 	Failed    []WorkspaceFailure `json:"failed"`
 	More      int                `json:"more,omitempty"` // as WorkspaceApplied's
 }

@@ -32,7 +32,7 @@ func (c *Client) authenticate(ctx context.Context, env []string) error {
 // Authenticate shows a token to a daemon whose configuration names some, and returns the name that it has there; "" of
 // one that names none. Connect, Dial and Start do it with the token of the environment.
 func (c *Client) Authenticate(ctx context.Context, token string) (name string, err error) {
-	r, err := get[api.Authenticated](ctx, c, api.MethodAuthenticate, api.AuthenticateParams{Token: token})
+	r, err := Do(ctx, c, api.CallAuthenticate, api.AuthenticateParams{Token: token})
 	return r.Client, err
 }
 

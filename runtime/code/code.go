@@ -38,15 +38,8 @@ func NewRunner(boxes *sandbox.Manager, scan Scanner) *Runner {
 	return &Runner{boxes: boxes, scan: scan, kernels: map[kernelKey]*kernel{}}
 }
 
-// Caller is whose call it is: of the sandbox that a runtime needs.
-type Caller struct {
-	User     uint32
-	Conn     uint64
-	Progress func(api.Progress) // of pulling the runtime's image
-}
-
-// Run runs code and returns when it is done. What a runtime's sandbox was is gone then.
-func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api.CodeResult, err error) {
+// Run runs code and returns when it is done. What a runtime's sandbox, which who is the user of, was is gone then.
+func (r *Runner) Run(ctx context.Context, who sandbox.Caller, p api.CodeParams) (res api.CodeResult, err error) {
 	if p.TimeoutS == 0 {
 		p.TimeoutS = api.DefaultCodeTimeoutS
 	}

@@ -136,7 +136,7 @@ func TestAdoptOwner(t *testing.T) {
 		owned := func(req *CreateRequest) { req.Spec.Owner = api.OwnerConnection }
 		comes, stays := r.create(owned), r.create(owned)
 		r.dies()
-		if _, err := r.m.Claim(comes.ID, 7); err != nil {
+		if _, err := r.m.Claim(t.Context(), Caller{Conn: 7}, api.SandboxParams{Sandbox: comes.ID}); err != nil {
 			t.Error(err)
 		}
 		testenv.Elapse(claimGrace + time.Second)

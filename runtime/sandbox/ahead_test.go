@@ -29,8 +29,8 @@ func TestAhead(t *testing.T) {
 			testenv.Elapse(time.Second)
 		}
 		one()
-		if n := r.m.Ready(); n != 2 || len(r.m.List(api.ListParams{})) != 0 {
-			t.Errorf("%d wait, listed are %v", n, r.m.List(api.ListParams{}))
+		if n := r.m.Ready(); n != 2 || len(r.list()) != 0 {
+			t.Errorf("%d wait, listed are %v", n, r.list())
 		}
 		launched := r.points.count("Launcher.Create")
 		if r.points.count("Launcher.Claim") == 0 {

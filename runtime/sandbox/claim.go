@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -30,8 +31,8 @@ func (m *Manager) awaitClaim(s *Sandbox) {
 
 // Claim ties a sandbox that a hutchd before had tied to a connection to this one: its
 // creator is back.
-func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
-	s, err := m.find(ref)
+func (m *Manager) Claim(_ context.Context, by Caller, p api.SandboxParams) (api.Sandbox, error) {
+	s, err := m.find(p.Sandbox)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -42,10 +43,10 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 			WithHint("only a sandbox with owner connection does, for %s after the daemon was restarted", claimGrace)
 	}
 	s.mu.Lock()
-	s.orphaned, s.conn = false, conn
+	s.orphaned, s.conn = false, by.Conn
 	s.mu.Unlock()
 	if s.spec.Scope != nil {
-		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[conn] = true
+		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[by.Conn] = true
 	}
 	return s.Record(), nil
 }

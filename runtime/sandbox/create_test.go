@@ -57,7 +57,7 @@ func TestCreateFails(t *testing.T) {
 					if err != nil {
 						t.Errorf("%s: %v", call, err)
 					}
-					for _, sb := range r.m.List(api.ListParams{}) {
+					for _, sb := range r.list() {
 						r.remove(sb.ID)
 					}
 				} else if !errors.Is(err, errInjected) {
@@ -336,13 +336,13 @@ func TestQuotaEnded(t *testing.T) {
 	r.refused(api.ResourceExhausted, err)
 	r.remove(a.ID)
 	c := r.create(one)
-	_, err = r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: b.ID}, 1, nil) // both would use too much
+	_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}) // both would use too much
 	r.refused(api.ResourceExhausted, err)
 	if st := r.state(b.ID); st != api.Stopped {
 		t.Errorf("after a start that was refused it is %s", st)
 	}
 	r.remove(c.ID)
-	if _, err := r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: b.ID}, 1, nil); err != nil {
+	if _, err := r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}); err != nil {
 		t.Error(err)
 	}
 	r.remove(b.ID)

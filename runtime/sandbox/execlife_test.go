@@ -328,7 +328,7 @@ func TestExecIDs(t *testing.T) {
 		if res := r.wait(r.start(with("true"))); res.Exec != id {
 			t.Errorf("%+v", res)
 		}
-		if list, err := r.m.Execs(sb.ID); err != nil || len(list) != keptExecs {
+		if list, err := r.execs(sb.ID); err != nil || len(list) != keptExecs {
 			t.Errorf("%d are kept, %v", len(list), err)
 		}
 		r.remove(sb.ID)

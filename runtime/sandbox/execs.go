@@ -319,17 +319,17 @@ func (m *Manager) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, 
 }
 
 // Execs lists the execs of a sandbox that run or ended lately, oldest first.
-func (m *Manager) Execs(ref string) ([]api.Exec, error) {
-	s, err := m.find(ref)
+func (m *Manager) Execs(_ context.Context, p api.SandboxParams) (api.Execs, error) {
+	s, err := m.find(p.Sandbox)
 	if err != nil {
-		return nil, err
+		return api.Execs{}, err
 	}
 	all := s.known()
 	list := make([]api.Exec, 0, len(all))
 	for _, r := range all {
 		list = append(list, r.record())
 	}
-	return list, nil
+	return api.Execs{Execs: list}, nil
 }
 
 // known are the execs that run or ended lately, oldest first.
@@ -407,7 +407,7 @@ func (m *Manager) Signal(ctx context.Context, p api.SignalParams) error {
 }
 
 // Resize sets the size of an exec's terminal.
-func (m *Manager) Resize(p api.ResizeParams) error {
+func (m *Manager) Resize(_ context.Context, p api.ResizeParams) error {
 	r, err := m.live(p.Exec)
 	if err != nil {
 		return err

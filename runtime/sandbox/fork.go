@@ -20,13 +20,12 @@ import (
 const maxForking = 4
 
 // Fork makes sandboxes that go on from the files of another one, or of a snapshot: all that are asked for, or none.
-func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn uint64, fds Taker) (out api.Forked,
-	err error) {
+func (m *Manager) Fork(ctx context.Context, by Caller, p api.ForkParams) (out api.Forked, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
 	}
 	p.Count = max(1, p.Count)
-	sn, source, held, first, err := m.forkSource(ctx, user, p)
+	sn, source, held, first, err := m.forkSource(ctx, by.User, p)
 	defer first.drop()
 	if err != nil {
 		return out, err
@@ -40,7 +39,7 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 		return out, err
 	}
 	m.mu.Lock()
-	err = m.checkQuota(user, &sn.Record.Limits, nil, p.Count) // before any is made; each is counted again
+	err = m.checkQuota(by.User, &sn.Record.Limits, nil, p.Count) // before any is made; each is counted again
 	m.mu.Unlock()
 	if err != nil {
 		return out, err
@@ -55,7 +54,7 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			req := CreateRequest{Spec: sp, FDs: fds, User: user, Conn: conn, Progress: func(api.Progress) {}}
+			req := CreateRequest{Spec: sp, FDs: by.FDs, User: by.User, Conn: by.Conn, Progress: func(api.Progress) {}}
 			if i == 0 {
 				req.early = first
 			}

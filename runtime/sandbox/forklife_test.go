@@ -16,7 +16,7 @@ func TestFork(t *testing.T) {
 	sb := r.create(named("origin"), func(req *CreateRequest) { req.Spec.Labels = map[string]string{"k": "v"} })
 	r.write(sb.ID, "tmp/file", "origin's")
 	fork := func(count int) (api.Forked, error) {
-		return r.m.Fork(t.Context(), 1000, api.ForkParams{Sandbox: sb.ID, Count: count}, 1, nil)
+		return r.m.Fork(t.Context(), Caller{User: 1000, Conn: 1}, api.ForkParams{Sandbox: sb.ID, Count: count})
 	}
 	_, err := fork(4)
 	r.refused(api.ResourceExhausted, err)
@@ -54,7 +54,7 @@ func TestFork(t *testing.T) {
 	}
 	r.points.failing("Networks.Enforce", nil)
 	r.m.Settle(t.Context())
-	if list := r.m.List(api.ListParams{}); len(list) != 1 {
+	if list := r.list(); len(list) != 1 {
 		t.Errorf("%+v", list)
 	}
 	r.remove(sb.ID)
@@ -79,7 +79,8 @@ func TestSnapshotRestore(t *testing.T) {
 	r := newRig(t)
 	sb := r.create(rich)
 	r.write(sb.ID, "tmp/file", "before")
-	sn, err := r.m.CreateSnapshot(t.Context(), 1000, api.SnapshotCreateParams{Sandbox: sb.ID, Name: "snap"})
+	sn, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000},
+		api.SnapshotCreateParams{Sandbox: sb.ID, Name: "snap"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,22 +89,23 @@ func TestSnapshotRestore(t *testing.T) {
 	if err := r.m.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb.ID, Network: &narrow}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.m.RestoreSnapshot(t.Context(), 1000, api.SnapshotRestoreParams{Snapshot: sn.ID}, 1, nil)
+	got, err := r.m.RestoreSnapshot(t.Context(), Caller{User: 1000, Conn: 1},
+		api.SnapshotRestoreParams{Snapshot: sn.ID})
 	if err != nil || got.ID != sb.ID || got.Name != "rich" || len(got.Network.Allow) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if text := r.read(sb.ID, "tmp/file"); text != "before" {
 		t.Errorf("%q", text)
 	}
-	_, err = r.m.Fork(t.Context(), 2000, api.ForkParams{Snapshot: sn.ID}, 1, nil) // another user's
+	_, err = r.m.Fork(t.Context(), Caller{User: 2000, Conn: 1}, api.ForkParams{Snapshot: sn.ID}) // another user's
 	r.refused(api.NotFound, err)
 	r.remove(sb.ID)
-	forked, err := r.m.Fork(t.Context(), 1000, api.ForkParams{Snapshot: sn.ID, Name: "again"}, 1, nil)
+	forked, err := r.m.Fork(t.Context(), Caller{User: 1000, Conn: 1}, api.ForkParams{Snapshot: sn.ID, Name: "again"})
 	if err != nil || forked.Sandboxes[0].Name != "again" {
 		t.Fatalf("%+v, %v", forked, err)
 	}
 	r.remove("again")
-	if err := r.m.RemoveSnapshot(1000, "snap"); err != nil {
+	if _, err := r.m.RemoveSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotParams{Snapshot: "snap"}); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(r.dir, "shelf/layers")); err != nil || len(entries) > 0 {

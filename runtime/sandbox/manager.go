@@ -211,7 +211,7 @@ func (m *Manager) find(ref string) (*Sandbox, error) {
 }
 
 // List returns the records of the sandboxes with all the given labels, oldest first.
-func (m *Manager) List(p api.ListParams) []api.Sandbox {
+func (m *Manager) List(_ context.Context, p api.ListParams) (api.SandboxList, error) {
 	m.mu.Lock()
 	all := make([]*Sandbox, 0, len(m.byID))
 	for _, s := range m.byID {
@@ -227,7 +227,7 @@ func (m *Manager) List(p api.ListParams) []api.Sandbox {
 	slices.SortFunc(records, func(a, b api.Sandbox) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
-	return records
+	return api.SandboxList{Sandboxes: records}, nil
 }
 
 func hasLabels(have, want map[string]string) bool {

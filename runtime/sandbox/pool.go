@@ -123,22 +123,22 @@ func (m *Manager) poolOf(name string) (*pool, error) {
 
 // Acquire takes a sandbox out of a pool: nil when none is ready within the time that p says. It is a
 // sandbox like any other from then on.
-func (m *Manager) Acquire(ctx context.Context, a api.AcquireParams, conn uint64) (*api.Sandbox, error) {
+func (m *Manager) Acquire(ctx context.Context, by Caller, a api.AcquireParams) (*api.Sandbox, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
-	m.creating[conn]++
+	m.creating[by.Conn]++
 	m.mu.Unlock()
-	r, err := m.acquire(ctx, &a, conn)
+	r, err := m.acquire(ctx, &a, by.Conn)
 	for range acquireTries {
 		if !errors.Is(err, errEnded) {
 			break
 		}
-		r, err = m.acquire(ctx, &a, conn)
+		r, err = m.acquire(ctx, &a, by.Conn)
 	}
 	m.mu.Lock()
-	gone := m.doneCreating(conn)
+	gone := m.doneCreating(by.Conn)
 	m.mu.Unlock()
 	if r != nil && gone { // nobody hears of it
 		if s, err := m.find(r.ID); err == nil {

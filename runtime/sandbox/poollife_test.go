@@ -36,7 +36,7 @@ func (r *rig) acquire(pool string, change ...func(*api.AcquireParams)) *api.Sand
 	for _, f := range change {
 		f(&a)
 	}
-	sb, err := r.m.Acquire(r.t.Context(), a, 1)
+	sb, err := r.m.Acquire(r.t.Context(), Caller{Conn: 1}, a)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestPool(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		r.filled("p", 2, 0)
-		waits := r.m.List(api.ListParams{})[0]
+		waits := r.list()[0]
 		_, err := r.m.Start(t.Context(), ExecRequest{Params: params(waits.ID, "true"), Started: func(string, int) {}})
 		r.refused(api.FailedPrecondition, err)
 		_, err = r.m.Release(t.Context(), waits.ID)
@@ -70,7 +70,7 @@ func TestPool(t *testing.T) {
 		if sb == nil || sb.State != api.Running || sb.Name != "mine" || sb.Labels["a"] != "b" || sb.Pool != "p" {
 			t.Fatalf("%+v", sb)
 		}
-		_, err = r.m.Acquire(t.Context(), api.AcquireParams{Pool: "p", Name: "mine"}, 1)
+		_, err = r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "p", Name: "mine"})
 		r.refused(api.AlreadyExists, err)
 		r.filled("p", 2, 1)
 		if _, err := r.m.Release(t.Context(), "mine"); err != nil {
@@ -99,7 +99,7 @@ func TestPool(t *testing.T) {
 			t.Errorf("%+v, %v", gone, err)
 		}
 		r.settle()
-		if list := r.m.List(api.ListParams{}); len(list) != 1 || list[0].ID != kept.ID {
+		if list := r.list(); len(list) != 1 || list[0].ID != kept.ID {
 			t.Errorf("%+v", list)
 		}
 		r.remove(kept.ID)
@@ -149,7 +149,7 @@ func TestPoolWait(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context()) // one who goes, and one behind
 		gone, next := make(chan error), make(chan *api.Sandbox)
 		go func() {
-			sb, err := r.m.Acquire(ctx, api.AcquireParams{Pool: "p", WaitMS: 60000}, 1)
+			sb, err := r.m.Acquire(ctx, Caller{Conn: 1}, api.AcquireParams{Pool: "p", WaitMS: 60000})
 			if sb != nil {
 				t.Errorf("%+v", sb)
 			}
@@ -171,7 +171,7 @@ func TestPoolWait(t *testing.T) {
 			t.Error(err)
 		}
 		r.settle()
-		for _, sb := range r.m.List(api.ListParams{}) {
+		for _, sb := range r.list() {
 			r.remove(sb.ID)
 		}
 	})
@@ -202,7 +202,7 @@ func TestPoolFails(t *testing.T) {
 		if st, err := r.m.Pool("p"); err != nil || st.Error == "" || st.Available != 0 {
 			t.Errorf("%+v, %v", st, err)
 		}
-		_, err = r.m.Acquire(t.Context(), api.AcquireParams{Pool: "p", WaitMS: 120000}, 1)
+		_, err = r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "p", WaitMS: 120000})
 		if !errors.Is(err, errInjected) {
 			t.Errorf("%v", err)
 		}
@@ -215,7 +215,7 @@ func TestPoolFails(t *testing.T) {
 			t.Error(err)
 		}
 		r.settle()
-		for _, sb := range r.m.List(api.ListParams{}) {
+		for _, sb := range r.list() {
 			r.remove(sb.ID)
 		}
 	})
@@ -257,14 +257,14 @@ func TestPoolRefused(t *testing.T) {
 		r.refused(api.InvalidArgument, err)
 		for _, a := range []api.AcquireParams{{WaitMS: -1}, {Name: "sb_x"}, {Owner: "me"}} {
 			a.Pool = "x"
-			_, err := r.m.Acquire(t.Context(), a, 1)
+			_, err := r.m.Acquire(t.Context(), Caller{Conn: 1}, a)
 			r.refused(api.InvalidArgument, err)
 		}
 		_, err = r.m.Pool("y")
 		r.refused(api.NotFound, err)
 		_, err = r.m.RemovePool("y")
 		r.refused(api.NotFound, err)
-		_, err = r.m.Acquire(t.Context(), api.AcquireParams{Pool: "y"}, 1)
+		_, err = r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "y"})
 		r.refused(api.NotFound, err)
 	})
 }
@@ -286,7 +286,7 @@ func TestPoolHealth(t *testing.T) {
 		}
 		testenv.Elapse(2 * replaceAfter)
 		r.filled("p", 2, 1)
-		if n := len(r.m.List(api.ListParams{})); n != 3 {
+		if n := len(r.list()); n != 3 {
 			t.Errorf("%d sandboxes", n)
 		}
 		if _, err := r.m.RemovePool("p"); err != nil {
@@ -308,7 +308,7 @@ func TestPoolRemoved(t *testing.T) {
 			arrived, release := r.points.holding("Launcher.Create")
 			waits := make(chan error)
 			go func() {
-				_, err := r.m.Acquire(t.Context(), api.AcquireParams{Pool: "p", WaitMS: 60000}, 1)
+				_, err := r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "p", WaitMS: 60000})
 				waits <- err
 			}()
 			<-arrived
@@ -371,7 +371,7 @@ func TestPoolsConfigured(t *testing.T) {
 		r.filled("py", 1, 0)
 		r.pool("mine", 1)
 		r.filled("mine", 1, 0)
-		first := r.m.List(api.ListParams{})
+		first := r.list()
 		set := r.cfg.Settings
 		set.Pools = []api.PoolSpec{py}
 		set.Pools[0].Size = 2

@@ -87,12 +87,12 @@ func (m *Manager) namespace(s *Sandbox, pid int) (*os.File, error) {
 }
 
 // Ports lists the ports of a sandbox, or of all where ref is "".
-func (m *Manager) Ports(ref string) ([]api.Port, error) {
+func (m *Manager) Ports(_ context.Context, p api.PortListParams) (api.Ports, error) {
 	var of []*Sandbox
-	if ref != "" {
-		s, err := m.find(ref)
+	if p.Sandbox != "" {
+		s, err := m.find(p.Sandbox)
 		if err != nil {
-			return nil, err
+			return api.Ports{}, err
 		}
 		of = append(of, s)
 	} else {
@@ -111,7 +111,7 @@ func (m *Manager) Ports(ref string) ([]api.Port, error) {
 		s.ports.mu.Unlock()
 	}
 	sortPorts(list)
-	return list, nil
+	return api.Ports{Ports: list}, nil
 }
 
 func sortPorts(list []api.Port) {
@@ -121,13 +121,13 @@ func sortPorts(list []api.Port) {
 }
 
 // ClosePort ends what is exposed of a port, with its connections, and returns that.
-func (m *Manager) ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.Port, error) {
+func (m *Manager) ClosePort(ctx context.Context, p api.PortCloseParams) (api.Ports, error) {
 	if err := p.Validate(); err != nil {
-		return nil, err
+		return api.Ports{}, err
 	}
 	s, err := m.find(p.Sandbox)
 	if err != nil {
-		return nil, err
+		return api.Ports{}, err
 	}
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
@@ -140,19 +140,19 @@ func (m *Manager) ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.P
 		}
 	}
 	if len(closed) == 0 {
-		return nil, api.Errorf(api.NotFound, "port %d of sandbox %s is not reached from the host%s", p.Port, s.id,
-			at(p.Address)).WithHint("hutch port ls lists those that are")
+		return api.Ports{}, api.Errorf(api.NotFound, "port %d of sandbox %s is not reached from the host%s", p.Port,
+			s.id, at(p.Address)).WithHint("hutch port ls lists those that are")
 	}
 	sortPorts(closed)
 	// first: the next hutchd would go on with sockets that listen no more
 	if err := s.savePorts(closed...); err != nil {
-		return nil, err
+		return api.Ports{}, err
 	}
 	for _, port := range closed {
 		err = errors.Join(err, s.ports.open.Unexpose(port.Address))
 		m.auditPort(ctx, s, api.AuditPortClosed, port)
 	}
-	return closed, err
+	return api.Ports{Ports: closed}, err
 }
 
 func at(address string) string {

@@ -14,12 +14,12 @@ import (
 
 // RestoreSnapshot gives the sandbox that a snapshot was taken of the files of then, in place: the same id, name, policy
 // and limits.
-func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.SnapshotRestoreParams, conn uint64,
-	fds Taker) (out api.SnapshotRestored, err error) {
+func (m *Manager) RestoreSnapshot(ctx context.Context, by Caller, p api.SnapshotRestoreParams) (
+	out api.SnapshotRestored, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
 	}
-	sn, err := m.snapshotOf(user, p.Snapshot)
+	sn, err := m.snapshotOf(by.User, p.Snapshot)
 	if err != nil {
 		return out, err
 	}
@@ -53,7 +53,7 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 	}
 	restored := m.putBack(ctx, s, sn)
 	sp.Owner = s.spec.Owner
-	out.Sandbox, err = m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
+	out.Sandbox, err = m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: by.FDs, User: s.user, Conn: by.Conn})
 	switch {
 	case restored != nil:
 		return out, errors.Join(restored, err) // the files are as they were before

@@ -382,3 +382,30 @@ func openFDs(t testing.TB) int {
 	}
 	return len(entries)
 }
+
+// list, scopes, ports and execs are what the Manager lists.
+func (r *rig) list() []api.Sandbox {
+	l, err := r.m.List(r.t.Context(), api.ListParams{})
+	if err != nil {
+		r.t.Error(err)
+	}
+	return l.Sandboxes
+}
+
+func (r *rig) scopes() []api.ScopeInfo {
+	l, err := r.m.Scopes(r.t.Context(), api.Empty{})
+	if err != nil {
+		r.t.Error(err)
+	}
+	return l.Scopes
+}
+
+func (r *rig) ports(sandbox string) ([]api.Port, error) {
+	l, err := r.m.Ports(r.t.Context(), api.PortListParams{Sandbox: sandbox})
+	return l.Ports, err
+}
+
+func (r *rig) execs(sandbox string) ([]api.Exec, error) {
+	l, err := r.m.Execs(r.t.Context(), api.SandboxParams{Sandbox: sandbox})
+	return l.Execs, err
+}

@@ -98,8 +98,8 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 		}
 	} else if err = usable(s, &req.Spec); err == nil {
 		if r = s.Record(); s.stopped { // it goes on, with the folders that came along now
-			if r, err = m.StartSandbox(ctx, api.StartParams{Sandbox: s.id, Folders: broughtAlong(&req.Spec)}, req.Conn,
-				req.FDs); err == nil {
+			if r, err = m.StartSandbox(ctx, Caller{Conn: req.Conn, FDs: req.FDs}, api.StartParams{Sandbox: s.id,
+				Folders: broughtAlong(&req.Spec)}); err == nil {
 				m.mu.Lock()
 				s = m.byID[r.ID]
 				m.mu.Unlock()
@@ -243,7 +243,7 @@ func foldersOf(list []api.Mount) []api.Mount {
 }
 
 // Scopes lists the scopes that have a sandbox.
-func (m *Manager) Scopes() []api.ScopeInfo {
+func (m *Manager) Scopes(context.Context, api.Empty) (api.Scopes, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []api.ScopeInfo
@@ -259,15 +259,16 @@ func (m *Manager) Scopes() []api.ScopeInfo {
 	slices.SortFunc(list, func(a, b api.ScopeInfo) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Sandbox, b.Sandbox))
 	})
-	return list
+	return api.Scopes{Scopes: list}, nil
 }
 
 // ResetScope puts a new sandbox, made as the old one was, in its place.
-func (m *Manager) ResetScope(ctx context.Context, user uint32, conn uint64, scope api.Scope) (api.Sandbox, error) {
+func (m *Manager) ResetScope(ctx context.Context, by Caller, p api.ScopeParams) (api.Sandbox, error) {
+	scope := p.Scope
 	if err := scope.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
-	sc, leave, err := m.takeScope(ctx, keyOf(user, scope))
+	sc, leave, err := m.takeScope(ctx, keyOf(by.User, scope))
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -284,7 +285,7 @@ func (m *Manager) ResetScope(ctx context.Context, user uint32, conn uint64, scop
 	if _, err := m.Remove(ctx, s.id); err != nil {
 		return api.Sandbox{}, err
 	}
-	r, err := m.createNew(ctx, CreateRequest{Spec: s.asked(), FDs: folders, User: s.user, Conn: conn,
+	r, err := m.createNew(ctx, CreateRequest{Spec: s.asked(), FDs: folders, User: s.user, Conn: by.Conn,
 		Progress: func(api.Progress) {}})
 	if err != nil {
 		return api.Sandbox{}, fmt.Errorf("the sandbox of scope %s was removed, and a new one could not be made: %w",
@@ -299,11 +300,12 @@ func (m *Manager) ResetScope(ctx context.Context, user uint32, conn uint64, scop
 }
 
 // EndScope removes a scope's sandbox.
-func (m *Manager) EndScope(ctx context.Context, user uint32, scope api.Scope) (api.KillResult, error) {
+func (m *Manager) EndScope(ctx context.Context, by Caller, p api.ScopeParams) (api.KillResult, error) {
+	scope := p.Scope
 	if err := scope.Validate(); err != nil {
 		return api.KillResult{}, err
 	}
-	sc, leave, err := m.takeScope(ctx, keyOf(user, scope))
+	sc, leave, err := m.takeScope(ctx, keyOf(by.User, scope))
 	if err != nil {
 		return api.KillResult{}, err
 	}

@@ -57,12 +57,12 @@ func TestScope(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if list := r.m.Scopes(); len(list) != 3 || !slices.ContainsFunc(list, func(s api.ScopeInfo) bool {
+		if list := r.scopes(); len(list) != 3 || !slices.ContainsFunc(list, func(s api.ScopeInfo) bool {
 			return s.Sandbox == first && s.Connections == 2
 		}) {
 			t.Errorf("%+v", list)
 		}
-		for _, sb := range r.m.List(api.ListParams{}) {
+		for _, sb := range r.list() {
 			r.remove(sb.ID)
 		}
 		r.empty()
@@ -148,17 +148,17 @@ func TestScopeEnded(t *testing.T) {
 		_, err := r.m.Create(t.Context(), request(scoped("agent:a", 1)))
 		r.refused(api.FailedPrecondition, err)
 		scope := api.Scope{Kind: api.ScopeAgent, Key: "a"}
-		fresh, err := r.m.ResetScope(t.Context(), 1000, 1, scope)
+		fresh, err := r.m.ResetScope(t.Context(), Caller{User: 1000, Conn: 1}, api.ScopeParams{Scope: scope})
 		if err != nil || fresh.ID == sb.ID || r.read(fresh.ID, "tmp/file") != "" {
 			t.Errorf("%+v, %v", fresh, err)
 		}
 		if sb := r.create(scoped("agent:a", 1)); sb.ID != fresh.ID {
 			t.Errorf("%s, want %s", sb.ID, fresh.ID)
 		}
-		if _, err := r.m.EndScope(t.Context(), 1000, scope); err != nil {
+		if _, err := r.m.EndScope(t.Context(), Caller{User: 1000}, api.ScopeParams{Scope: scope}); err != nil {
 			t.Error(err)
 		}
-		_, err = r.m.ResetScope(t.Context(), 1000, 1, scope)
+		_, err = r.m.ResetScope(t.Context(), Caller{User: 1000, Conn: 1}, api.ScopeParams{Scope: scope})
 		r.refused(api.NotFound, err)
 		r.settle()
 		r.empty()
@@ -249,7 +249,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	ports := func() (list []int) {
-		all, err := r.m.Ports("")
+		all, err := r.ports("")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,8 @@ func TestPorts(t *testing.T) {
 	}
 	_, err = r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 81})
 	r.refused(api.NotFound, err)
-	closed, err := r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 80})
+	ended, err := r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 80})
+	closed := ended.Ports
 	if err != nil || len(closed) != 1 || !slices.Equal(ports(), []int{443}) {
 		t.Errorf("%v, %v, left %v", closed, err, ports())
 	}

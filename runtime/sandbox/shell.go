@@ -195,10 +195,10 @@ func (sh *shell) record() api.Shell {
 }
 
 // Shells lists the shells of a sandbox, oldest first.
-func (m *Manager) Shells(ref string) ([]api.Shell, error) {
-	s, err := m.find(ref)
+func (m *Manager) Shells(_ context.Context, p api.SandboxParams) (api.Shells, error) {
+	s, err := m.find(p.Sandbox)
 	if err != nil {
-		return nil, err
+		return api.Shells{}, err
 	}
 	m.mu.Lock()
 	var all []*shell
@@ -213,7 +213,7 @@ func (m *Manager) Shells(ref string) ([]api.Shell, error) {
 	for _, sh := range all {
 		list = append(list, sh.record())
 	}
-	return list, nil
+	return api.Shells{Shells: list}, nil
 }
 
 func (m *Manager) findShell(id string) (*shell, error) {

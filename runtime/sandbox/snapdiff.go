@@ -41,11 +41,11 @@ type diffing struct {
 const maxDiffPaths = 2 << 20
 
 // DiffSnapshot tells what is other in a sandbox, or in another snapshot of it, than in a snapshot.
-func (m *Manager) DiffSnapshot(ctx context.Context, user uint32, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+func (m *Manager) DiffSnapshot(ctx context.Context, by Caller, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
 	if err := p.Validate(); err != nil {
 		return api.SnapshotDiff{}, err
 	}
-	sn, err := m.snapshotOf(user, p.Snapshot)
+	sn, err := m.snapshotOf(by.User, p.Snapshot)
 	if err != nil {
 		return api.SnapshotDiff{}, err
 	}
@@ -58,7 +58,7 @@ func (m *Manager) DiffSnapshot(ctx context.Context, user uint32, p api.SnapshotD
 	defer d.close()
 	d.out.Snapshot, d.out.Sandbox, d.out.NotCovered = sn.ID, sn.Sandbox, sn.NotCovered
 	if p.To != "" {
-		err = m.diffSnapshots(ctx, user, d, sn)
+		err = m.diffSnapshots(ctx, by.User, d, sn)
 	} else {
 		err = m.diffNow(ctx, d, sn)
 	}

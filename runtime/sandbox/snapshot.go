@@ -50,11 +50,11 @@ func notCovered(sp *api.Spec) (targets []string) {
 }
 
 // CreateSnapshot takes one. The sandbox stands still for as long as the copy takes.
-func (m *Manager) CreateSnapshot(ctx context.Context, user uint32, p api.SnapshotCreateParams) (api.Snapshot, error) {
+func (m *Manager) CreateSnapshot(ctx context.Context, by Caller, p api.SnapshotCreateParams) (api.Snapshot, error) {
 	if err := p.Validate(); err != nil {
 		return api.Snapshot{}, err
 	}
-	known, err := m.roomForSnapshot(user, p.Name, nil)
+	known, err := m.roomForSnapshot(by.User, p.Name, nil)
 	if err != nil {
 		return api.Snapshot{}, err
 	}
@@ -68,7 +68,7 @@ func (m *Manager) CreateSnapshot(ctx context.Context, user uint32, p api.Snapsho
 		return api.Snapshot{}, err
 	}
 	defer shelf.CloseAll(held)
-	sn.ID, sn.User, sn.Name, sn.Labels = newID("sn_"), user, p.Name, p.Labels
+	sn.ID, sn.User, sn.Name, sn.Labels = newID("sn_"), by.User, p.Name, p.Labels
 	if err := m.saveSnapshot(sn, known); err != nil {
 		shelf.CloseAll(held)
 		return api.Snapshot{}, errors.Join(err, m.collectLayers())
@@ -312,10 +312,10 @@ func (m *Manager) snapshotOf(user uint32, ref string) (*snapshot, error) {
 }
 
 // Snapshots lists a user's.
-func (m *Manager) Snapshots(user uint32, p api.SnapshotListParams) ([]api.Snapshot, error) {
-	all, err := m.snapshots(user)
+func (m *Manager) Snapshots(_ context.Context, by Caller, p api.SnapshotListParams) (api.Snapshots, error) {
+	all, err := m.snapshots(by.User)
 	if err != nil {
-		return nil, err
+		return api.Snapshots{}, err
 	}
 	list := []api.Snapshot{}
 	for _, sn := range all {
@@ -323,19 +323,19 @@ func (m *Manager) Snapshots(user uint32, p api.SnapshotListParams) ([]api.Snapsh
 			list = append(list, sn.Snapshot)
 		}
 	}
-	return list, nil
+	return api.Snapshots{Snapshots: list}, nil
 }
 
 // RemoveSnapshot removes one. What was forked from it keeps what it needs.
-func (m *Manager) RemoveSnapshot(user uint32, ref string) error {
-	sn, err := m.snapshotOf(user, ref)
+func (m *Manager) RemoveSnapshot(_ context.Context, by Caller, p api.SnapshotParams) (none api.Empty, err error) {
+	sn, err := m.snapshotOf(by.User, p.Snapshot)
 	if err != nil {
-		return err
+		return none, err
 	}
 	if err := m.cfg.Shelf.RemoveSnapshot(sn.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove snapshot %s: %w", sn.ID, err)
+		return none, fmt.Errorf("remove snapshot %s: %w", sn.ID, err)
 	}
-	return errors.Join(m.cfg.Images.Unpin(snapshotPin(sn.ID)), m.collectLayers())
+	return none, errors.Join(m.cfg.Images.Unpin(snapshotPin(sn.ID)), m.collectLayers())
 }
 
 // collectLayers removes the layers of the shelf that nothing needs any more: no snapshot, no stopped sandbox, and none

@@ -216,7 +216,7 @@ func (f *creation) sameFolder(mt api.Mount, src *os.File) error {
 }
 
 // StartSandbox starts a sandbox that was stopped, or has ended otherwise. One that runs is left alone.
-func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint64, fds Taker) (api.Sandbox, error) {
+func (m *Manager) StartSandbox(ctx context.Context, by Caller, p api.StartParams) (api.Sandbox, error) {
 	s, done, err := m.takeTurn(ctx, p.Sandbox)
 	if err != nil {
 		return api.Sandbox{}, err
@@ -237,7 +237,7 @@ func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	return m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
+	return m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: by.FDs, User: s.user, Conn: by.Conn})
 }
 
 // handOver is a spec with the fds of this call in the place of those that came with the sandbox.

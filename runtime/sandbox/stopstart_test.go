@@ -57,7 +57,7 @@ func (r *rig) stop(id string) api.StopResult {
 // startBox starts one that is stopped.
 func (r *rig) startBox(id string) api.Sandbox {
 	r.t.Helper()
-	sb, err := r.m.StartSandbox(r.t.Context(), api.StartParams{Sandbox: id}, 1, nil)
+	sb, err := r.m.StartSandbox(r.t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: id})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
 	}
@@ -158,7 +158,7 @@ func TestStopEnds(t *testing.T) {
 			t.Errorf("%v", audits)
 		}
 		r.startBox(sb.ID)
-		if ports, err := r.m.Ports(sb.ID); err != nil || len(ports) > 0 {
+		if ports, err := r.ports(sb.ID); err != nil || len(ports) > 0 {
 			t.Errorf("%v, %v", ports, err)
 		}
 		r.remove(sb.ID)
@@ -182,7 +182,7 @@ func TestStartFails(t *testing.T) {
 			continue
 		}
 		r.points.failing(call, errInjected)
-		_, err := r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: sb.ID}, 1, nil)
+		_, err := r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 		r.points.failing(call, nil)
 		if !errors.Is(err, errInjected) {
 			t.Errorf("%s: %v", call, err)
@@ -306,7 +306,7 @@ func TestStopKept(t *testing.T) {
 	}
 	r.cfg.Ephemeral = true
 	r.open()
-	if list := r.m.List(api.ListParams{}); len(list) > 0 {
+	if list := r.list(); len(list) > 0 {
 		t.Errorf("a private daemon lists %+v", list)
 	}
 	own := r.create()
@@ -336,7 +336,7 @@ func TestStopTurns(t *testing.T) {
 					case 0:
 						_, err = r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: sb.ID})
 					case 1:
-						_, err = r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: sb.ID}, 1, nil)
+						_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 					default:
 						if i > 3 {
 							_, err = r.m.Remove(t.Context(), sb.ID)
@@ -367,7 +367,7 @@ func TestTurn(t *testing.T) {
 			"remove": api.StateRemoved} {
 			for _, restore := range []bool{false, true} {
 				sb := r.create()
-				sn, err := r.m.CreateSnapshot(t.Context(), 1000, api.SnapshotCreateParams{Sandbox: sb.ID})
+				sn, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotCreateParams{Sandbox: sb.ID})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -380,9 +380,9 @@ func TestTurn(t *testing.T) {
 					var err error
 					if restore {
 						p := api.SnapshotRestoreParams{Snapshot: sn.ID}
-						_, err = r.m.RestoreSnapshot(t.Context(), 1000, p, 1, nil)
+						_, err = r.m.RestoreSnapshot(t.Context(), Caller{User: 1000, Conn: 1}, p)
 					} else {
-						_, err = r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: sb.ID}, 1, nil)
+						_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 					}
 					first <- err
 				}()
@@ -393,7 +393,7 @@ func TestTurn(t *testing.T) {
 					case "stop":
 						_, err = r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: sb.ID})
 					case "start":
-						_, err = r.m.StartSandbox(t.Context(), api.StartParams{Sandbox: sb.ID}, 1, nil)
+						_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 					case "kill":
 						_, err = r.m.Kill(t.Context(), sb.ID)
 					case "remove":
@@ -419,7 +419,8 @@ func TestTurn(t *testing.T) {
 				if want != api.StateRemoved {
 					r.remove(sb.ID)
 				}
-				if err := r.m.RemoveSnapshot(1000, sn.ID); err != nil {
+				if _, err := r.m.RemoveSnapshot(t.Context(), Caller{User: 1000},
+					api.SnapshotParams{Snapshot: sn.ID}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -67,7 +67,7 @@ func TestTemplateStarts(t *testing.T) {
 					r.empty()
 					return
 				}
-				ports, perr := r.m.Ports(sb.ID)
+				ports, perr := r.ports(sb.ID)
 				if err != nil || perr != nil || len(ports) != 1 || sb.Template != "t" || sb.State != api.Running ||
 					!slices.Equal(sb.Command, []string{"serve"}) || (sb.Start != "") != (tt.start != "") {
 					t.Errorf("%s: %+v, %v, ports %v", name, sb, err, ports)
@@ -111,7 +111,7 @@ func TestTemplatePool(t *testing.T) {
 			if used, waiting := r.m.OfTemplate("t"); used != 0 || waiting != 2 {
 				t.Errorf("%d and %d", used, waiting)
 			}
-			before := r.m.List(api.ListParams{})
+			before := r.list()
 			r.m.RenewPools("t")
 			testenv.Elapse(2 * time.Second)
 			for _, sb := range before {
@@ -233,18 +233,19 @@ func TestSnapshotDiffers(t *testing.T) {
 	sb := r.create()
 	r.write(sb.ID, "tmp/changed", "before\n")
 	r.write(sb.ID, "tmp/same", "same\n")
-	first, err := r.m.CreateSnapshot(t.Context(), 1000, api.SnapshotCreateParams{Sandbox: sb.ID})
+	first, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotCreateParams{Sandbox: sb.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.write(sb.ID, "tmp/changed", "after\n")
 	r.write(sb.ID, "tmp/added", "new\n")
-	second, err := r.m.CreateSnapshot(t.Context(), 1000, api.SnapshotCreateParams{Sandbox: sb.ID})
+	second, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotCreateParams{Sandbox: sb.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, to := range []string{"", second.ID} {
-		d, err := r.m.DiffSnapshot(t.Context(), 1000, api.SnapshotDiffParams{Snapshot: first.ID, To: to, Unified: true})
+		d, err := r.m.DiffSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotDiffParams{Snapshot: first.ID, To: to,
+			Unified: true})
 		var paths []string
 		for _, c := range d.Changes {
 			paths = append(paths, c.Path)
@@ -255,14 +256,15 @@ func TestSnapshotDiffers(t *testing.T) {
 			t.Errorf("to %q: %q, %v\n%s", to, paths, err, d.Diff)
 		}
 	}
-	_, err = r.m.DiffSnapshot(t.Context(), 2000, api.SnapshotDiffParams{Snapshot: first.ID})
+	_, err = r.m.DiffSnapshot(t.Context(), Caller{User: 2000}, api.SnapshotDiffParams{Snapshot: first.ID})
 	r.refused(api.NotFound, err)
-	if list, err := r.m.Snapshots(1000, api.SnapshotListParams{}); err != nil || len(list) != 2 {
+	if list, err := r.m.Snapshots(t.Context(), Caller{User: 1000}, api.SnapshotListParams{}); err != nil ||
+		len(list.Snapshots) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	r.remove(sb.ID)
 	for _, id := range []string{first.ID, second.ID} {
-		if err := r.m.RemoveSnapshot(1000, id); err != nil {
+		if _, err := r.m.RemoveSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotParams{Snapshot: id}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -23,8 +23,8 @@ const textSize = 64 << 10
 var buffers = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 
 // attach follows an exec on this connection.
-func (c *Call) attach(execs Execs, p api.AttachParams) (api.Attached, error) {
-	out, err := execs.Attach(p)
+func attach(_ context.Context, c *Call, p api.AttachParams) (api.Attached, error) {
+	out, err := c.dispatcher.s.cfg.Attach(p)
 	if err != nil {
 		return api.Attached{}, err
 	}
@@ -32,13 +32,14 @@ func (c *Call) attach(execs Execs, p api.AttachParams) (api.Attached, error) {
 	if credit == 0 {
 		credit = api.DefaultCreditBytes
 	}
-	sub, err := c.subs.open(c, "at_", execSubject(p.Exec), credit, func(ctx context.Context, sub *subscription) {
-		f := &follower{ch: c.subs.ch, sub: sub, out: out, exec: p.Exec, size: textSize}
-		if p.Encoding == api.Base64 {
-			f.size = pieceSize
-		}
-		f.run(ctx)
-	})
+	sub, err := c.dispatcher.subs.open(c, "at_", execSubject(p.Exec), credit,
+		func(ctx context.Context, sub *subscription) {
+			f := &follower{ch: c.dispatcher.subs.ch, sub: sub, out: out, exec: p.Exec, size: textSize}
+			if p.Encoding == api.Base64 {
+				f.size = pieceSize
+			}
+			f.run(ctx)
+		})
 	if err != nil {
 		return api.Attached{}, err
 	}

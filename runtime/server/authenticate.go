@@ -170,7 +170,7 @@ func (d *dispatcher) admit(method string) error {
 const maxWrong = 5
 
 // authenticate is system.authenticate.
-func (c *Call) authenticate(ctx context.Context, p api.AuthenticateParams) (api.Authenticated, error) {
+func authenticate(ctx context.Context, c *Call, p api.AuthenticateParams) (api.Authenticated, error) {
 	if err := p.Validate(); err != nil {
 		return api.Authenticated{}, err
 	}
@@ -182,7 +182,7 @@ func (c *Call) authenticate(ctx context.Context, p api.AuthenticateParams) (api.
 	name := t.client(p.Token)
 	if name == "" {
 		if d.wrong.Add(1) >= maxWrong {
-			c.afterSent(func() { d.ch.Abort(errNoToken) })
+			c.AfterSent(func() { d.ch.Abort(errNoToken) })
 		}
 		return api.Authenticated{}, api.Errorf(api.PermissionDenied, "that is no token of this daemon's").
 			WithField("token").

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -26,10 +27,11 @@ type Call struct {
 	FDs *jsonrpc.FDs
 	// Progress sends news to the client if it asked for any. It never blocks.
 	Progress func(api.Progress)
+	// AfterSent calls what it is given when the reply has been written, or nobody is there to read it.
+	AfterSent func(func())
 
 	dispatcher *dispatcher
-	subs       *subscriptions
-	line       *line
-	afterReply func(func()) // what it is given runs when the reply has been queued
-	afterSent  func(func()) // the same when it has been written, or nobody is there to read it
+	afterReply func(func()) // the same when the reply has been queued
+	endTurn    func()       // of InTurn
+	news       *time.Timer  // of StartedIn
 }

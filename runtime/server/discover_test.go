@@ -3,188 +3,226 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
+	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv/openrpc"
+	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestDiscover checks the document as OpenRPC 1.3 and against the method table.
-func TestDiscover(t *testing.T) {
+func discovered(t *testing.T) *openrpc.Document {
+	t.Helper()
 	p := serve(t, newServer(t, &engines{}))
 	p.send(request(1, "rpc.discover", `{}`))
-	raw := p.recvOK("1")
-	var doc struct {
-		OpenRPC string `json:"openrpc"`
-		Info    struct{ Title, Version string }
-		Methods []struct {
-			Name, Summary, ParamStructure string
-			Params                        []struct {
-				Name     string
-				Required bool
-				Schema   map[string]any
-			}
-			Result struct {
-				Name   string
-				Schema map[string]any
-			}
-			Errors []map[string]string
-		}
-		Components struct {
-			Schemas map[string]map[string]any
-			Errors  map[string]struct {
-				Code    int
-				Message string
-			}
-		}
-	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
+	doc := new(openrpc.Document)
+	if err := json.Unmarshal(p.recvOK("1"), doc); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(doc.OpenRPC, "1.3.") || doc.Info.Title == "" || doc.Info.Version == "" {
+	return doc
+}
+
+// TestDiscover checks the document as OpenRPC 1.3, against the table of methods, and that it says what everything is.
+func TestDiscover(t *testing.T) {
+	doc := discovered(t)
+	if !strings.HasPrefix(doc.OpenRPC, "1.3.") || doc.Info.Title == "" || doc.Info.Version == "" ||
+		!strings.Contains(doc.Info.Description, version.Version) {
 		t.Errorf("head: %q %+v", doc.OpenRPC, doc.Info)
 	}
-	if len(doc.Methods) != len(api.Methods) {
-		t.Fatalf("%d methods, want %d", len(doc.Methods), len(api.Methods))
+	if len(doc.Methods) != len(api.Methods) || len(doc.Notifications) != 5 {
+		t.Fatalf("%d methods and %d notifications", len(doc.Methods), len(doc.Notifications))
 	}
-	for i, m := range doc.Methods {
-		want := api.Methods[i]
-		if m.Name != want.Name || m.Summary != want.Summary || m.ParamStructure != "by-name" || m.Result.Name == "" ||
-			m.Result.Schema == nil {
-			t.Errorf("method %d: %+v", i, m)
+	for i, m := range append(doc.Methods, doc.Notifications...) {
+		if i < len(api.Methods) && (m.Name != api.Methods[i].Name || len(m.Errors) != len(api.Codes()) ||
+			m.Result.Schema == nil || len(m.Examples) != 1) || m.Summary == "" || m.ParamStructure != "by-name" {
+			t.Errorf("method %d: %s has no summary, result, errors or example, or is another one", i, m.Name)
 		}
-		var names []string
+		takes := func(name string) bool {
+			return slices.ContainsFunc(m.Params, func(p openrpc.Field) bool { return p.Name == name })
+		}
+		if m.FDs != takes("fds") || m.Progress && !takes("progress") {
+			t.Errorf("%s: fds %v, progress %v: its params say other", m.Name, m.FDs, m.Progress)
+		}
 		for _, p := range m.Params {
-			names = append(names, p.Name)
-			if p.Schema == nil {
-				t.Errorf("%s.%s has no schema", m.Name, p.Name)
+			if p.Description == "" {
+				t.Errorf("%s.%s has no description", m.Name, p.Name)
 			}
+			described(t, doc, m.Name+"."+p.Name, p.Schema)
 		}
-		// What encoding/json writes for a filled value is what must be listed.
-		if got, want := slices.Sorted(slices.Values(names)), jsonFields(t, want.Params); !slices.Equal(got, want) {
-			t.Errorf("%s takes %v, documented are %v", m.Name, want, got)
-		}
-		if len(m.Errors) != len(api.Codes()) {
-			t.Errorf("%s lists %d errors", m.Name, len(m.Errors))
-		}
+		described(t, doc, m.Name, m.Result.Schema)
+	}
+	for name, s := range doc.Components.Schemas {
+		described(t, doc, name, s)
 	}
 	for _, c := range api.Codes() {
 		if e := doc.Components.Errors[string(c)]; e.Code != c.Number() {
 			t.Errorf("error %s has number %d", c, e.Code)
 		}
 	}
-	limits := doc.Components.Schemas["Limits"]["properties"].(map[string]any)
-	sameJSON(t, mustJSON(limits["cpus"]), `{"type":"number"}`)
-	sameJSON(t, mustJSON(limits["memory_bytes"]), `{"type":"integer"}`)
-	box := doc.Components.Schemas["Sandbox"]["properties"].(map[string]any)
-	sameJSON(t, mustJSON(box["created"]), `{"format":"date-time","type":"string"}`)
-	sameJSON(t, mustJSON(box["limits"]), `{"$ref":"#/components/schemas/Limits"}`)
-
-	var all any
-	if err := json.Unmarshal(raw, &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, ref := range refsIn(all) {
-		if err := resolveRef(all, ref); err != nil {
-			t.Errorf("$ref %s: %v", ref, err)
-		}
-	}
 }
 
-// jsonFields are the members that encoding/json writes for a value of this type
-// in which nothing is empty.
-func jsonFields(t *testing.T, zero any) []string {
-	t.Helper()
-	v := reflect.New(reflect.TypeOf(zero)).Elem()
-	fill(v)
-	var m map[string]any
-	if err := json.Unmarshal(mustJSON(v.Interface()), &m); err != nil {
-		t.Fatal(err)
-	}
-	return slices.Sorted(maps.Keys(m))
-}
-
-func fill(v reflect.Value) {
-	if v.Type() == reflect.TypeFor[json.RawMessage]() {
-		v.SetBytes([]byte("1"))
+// described wants a description of each property and value.
+func described(t *testing.T, doc *openrpc.Document, at string, s *openrpc.Schema) {
+	if s == nil {
 		return
 	}
-	switch v.Kind() {
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[time.Time]() {
-			v.Set(reflect.ValueOf(time.Unix(1, 0)))
-			return
+	if s.Ref != "" && doc.Resolve(s) == nil {
+		t.Errorf("%s: nothing is at %s", at, s.Ref)
+	}
+	for name, p := range s.Properties {
+		if p.Description == "" {
+			t.Errorf("%s.%s has no description", at, name)
 		}
-		for i := range v.NumField() {
-			fill(v.Field(i))
+		described(t, doc, at+"."+name, p)
+	}
+	for _, v := range s.Enum {
+		if s.Values[v] == "" {
+			t.Errorf("%s: value %q has no description", at, v)
 		}
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0))
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		val := reflect.New(v.Type().Elem()).Elem()
-		fill(val)
-		v.SetMapIndex(reflect.ValueOf("k").Convert(v.Type().Key()), val)
-	case reflect.String:
-		v.SetString("s")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Float32, reflect.Float64:
-		v.SetFloat(1)
-	default:
-		if v.CanInt() {
-			v.SetInt(1)
-		} else if v.CanUint() {
-			v.SetUint(1)
+	}
+	described(t, doc, at+"[]", s.Items)
+	described(t, doc, at+"{}", s.Additional)
+}
+
+// TestExamples holds each example, of params and of results, against its schema.
+func TestExamples(t *testing.T) {
+	doc := discovered(t)
+	for _, m := range doc.Methods {
+		given, params := m.Example()
+		if m.Name == api.MethodSandboxRun {
+			given["exec"].(map[string]any)["sandbox"] = "" // which exec.run must have, and this call makes
+		}
+		if err := doc.Valid(given, params); err != nil {
+			t.Errorf("%s: params: %v", m.Name, err)
+		}
+		if err := doc.Valid(m.Examples[0].Result.Value, m.Result.Schema); err != nil {
+			t.Errorf("%s: result: %v", m.Name, err)
 		}
 	}
 }
 
-func refsIn(v any) []string {
-	var refs []string
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			if s, ok := e.(string); ok && k == "$ref" {
-				refs = append(refs, s)
+// TestCompatible: what testdata/discover.json, the document of an older build, promises to clients is still so.
+func TestCompatible(t *testing.T) {
+	text, err := os.ReadFile("testdata/discover.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := new(openrpc.Document)
+	if err := json.Unmarshal(text, old); err != nil {
+		t.Fatal(err)
+	}
+	for _, broken := range promises(old, discovered(t)) {
+		t.Error(broken)
+	}
+	// The checker sees what it is for.
+	for _, change := range []func(d *openrpc.Document){
+		func(d *openrpc.Document) { d.Methods = d.Methods[1:] },
+		func(d *openrpc.Document) { d.Methods[6].Params = d.Methods[6].Params[1:] },
+		func(d *openrpc.Document) { d.Methods[6].Params[0].Required = true },
+		func(d *openrpc.Document) { d.Methods[6].Params[0].Schema.Type = "integer" },
+		func(d *openrpc.Document) { d.Methods[6].Params[0].Schema.Default = "x" },
+		func(d *openrpc.Document) { d.Components.Schemas["Sandbox"].Required = nil },
+		func(d *openrpc.Document) {
+			d.Components.Schemas["Mount"].Required = append(d.Components.Schemas["Mount"].Required, "fd")
+		},
+		func(d *openrpc.Document) { delete(d.Components.Schemas["Sandbox"].Properties, "id") },
+		func(d *openrpc.Document) { delete(d.Components.Errors, "not_found") },
+	} {
+		d := discovered(t)
+		change(d)
+		if len(promises(old, d)) == 0 {
+			t.Error("the checker has not seen a change")
+		}
+	}
+}
+
+// promises are those of an old document that a new one breaks: methods, params, properties, types, what is required,
+// defaults, and error codes. What is new is fine, but no new param may be required.
+func promises(old, now *openrpc.Document) (broken []string) {
+	say := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
+	input := map[*openrpc.Schema]bool{} // what clients send
+	for _, m := range old.Methods {
+		i := slices.IndexFunc(now.Methods, func(n openrpc.Method) bool { return n.Name == m.Name })
+		if i < 0 {
+			say("method %s is gone", m.Name)
+			continue
+		}
+		n := now.Methods[i]
+		for _, p := range m.Params {
+			j := slices.IndexFunc(n.Params, func(q openrpc.Field) bool { return q.Name == p.Name })
+			if j < 0 {
+				say("%s: param %s is gone", m.Name, p.Name)
+				continue
 			}
-			refs = append(refs, refsIn(e)...)
+			if q := n.Params[j]; q.Required && !p.Required {
+				say("%s: param %s is required", m.Name, p.Name)
+			}
+			same(say, m.Name+"."+p.Name, p.Schema, n.Params[j].Schema)
+			inputs(old, p.Schema, input)
 		}
-	case []any:
-		for _, e := range v {
-			refs = append(refs, refsIn(e)...)
+		for _, q := range n.Params {
+			if q.Required && !slices.ContainsFunc(m.Params, func(p openrpc.Field) bool { return p.Name == q.Name }) {
+				say("%s: new param %s is required", m.Name, q.Name)
+			}
+		}
+		same(say, m.Name, m.Result.Schema, n.Result.Schema)
+	}
+	for name, s := range old.Components.Schemas {
+		n := now.Components.Schemas[name]
+		same(say, name, s, n)
+		for i := 0; n != nil && input[s] && i < len(n.Required); i++ {
+			if r := n.Required[i]; !slices.Contains(s.Required, r) {
+				say("%s.%s is required", name, r)
+			}
 		}
 	}
-	return refs
+	for name, e := range old.Components.Errors {
+		if now.Components.Errors[name] != e {
+			say("error %s is %v", name, now.Components.Errors[name])
+		}
+	}
+	return broken
 }
 
-func resolveRef(doc any, ref string) error {
-	path, ok := strings.CutPrefix(ref, "#/")
-	if !ok {
-		return fmt.Errorf("not in this document")
+// inputs collects a schema and those that it refers to.
+func inputs(doc *openrpc.Document, s *openrpc.Schema, into map[*openrpc.Schema]bool) {
+	if s = doc.Resolve(s); s == nil || into[s] {
+		return
 	}
-	for _, name := range strings.Split(path, "/") {
-		m, ok := doc.(map[string]any)
-		if !ok || m[name] == nil {
-			return fmt.Errorf("no %s", name)
-		}
-		doc = m[name]
+	into[s] = true
+	for _, p := range s.Properties {
+		inputs(doc, p, into)
 	}
-	return nil
+	inputs(doc, s.Items, into)
+	inputs(doc, s.Additional, into)
 }
 
-func TestDiscoverRefusesWhatJSONCanNotSay(t *testing.T) {
-	for _, zero := range []any{struct{ F func() }{}, struct{ M map[int]string }{}, struct{ S []struct{ X int } }{}} {
-		if _, err := openRPC([]api.Method{{Name: "x", Params: zero, Result: api.Empty{}}}); err == nil {
-			t.Errorf("%T has a schema", zero)
+// same compares schemas. What was always there stays.
+func same(say func(string, ...any), at string, old, now *openrpc.Schema) {
+	switch {
+	case old == nil:
+		return
+	case now == nil:
+		say("%s is gone", at)
+		return
+	case old.Ref != now.Ref || old.Type != now.Type || old.Default != now.Default:
+		say("%s was %s%s %v and is %s%s %v", at, old.Type, old.Ref, old.Default, now.Type, now.Ref, now.Default)
+	}
+	for name, p := range old.Properties {
+		same(say, at+"."+name, p, now.Properties[name])
+	}
+	for _, name := range old.Required {
+		if !slices.Contains(now.Required, name) {
+			say("%s.%s is not always there", at, name)
 		}
 	}
+	for _, v := range old.Enum {
+		if !slices.Contains(now.Enum, v) {
+			say("%s: value %q is gone", at, v)
+		}
+	}
+	same(say, at+"[]", old.Items, now.Items)
+	same(say, at+"{}", old.Additional, now.Additional)
 }

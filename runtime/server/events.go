@@ -17,8 +17,8 @@ const eventsSubject = "events"
 const eventBatch = 128
 
 // subscribe follows the daemon's events on this connection.
-func (c *Call) subscribe(ctx context.Context, events Events, p api.SubscribeParams) (api.Subscribed, error) {
-	cursor, res, err := events.Subscribe(ctx, p)
+func subscribe(ctx context.Context, c *Call, p api.SubscribeParams) (api.Subscribed, error) {
+	cursor, res, err := c.dispatcher.s.cfg.Subscribe(ctx, p)
 	if err != nil {
 		return res, err
 	}
@@ -26,8 +26,8 @@ func (c *Call) subscribe(ctx context.Context, events Events, p api.SubscribePara
 	if credit == 0 {
 		credit = math.MaxInt64
 	}
-	sub, err := c.subs.open(c, "ev_", eventsSubject, credit, func(ctx context.Context, sub *subscription) {
-		f := &eventFeed{ch: c.subs.ch, sub: sub, cursor: cursor, endless: p.Credit == 0}
+	sub, err := c.dispatcher.subs.open(c, "ev_", eventsSubject, credit, func(ctx context.Context, sub *subscription) {
+		f := &eventFeed{ch: c.dispatcher.subs.ch, sub: sub, cursor: cursor, endless: p.Credit == 0}
 		f.run(ctx)
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -234,16 +235,17 @@ func TestShutdownAfterHalfClose(t *testing.T) {
 	}
 }
 
-// TestEndsWithConnection: what nobody would hear of ends with its connection.
+// TestEndsWithConnection: what nobody would hear of ends with its connection, and nothing else.
 func TestEndsWithConnection(t *testing.T) {
-	for method, want := range map[string]bool{
-		"exec.run": true, "exec.wait": true, "shell.run": true, "sandbox.create": true, "pool.acquire": true,
-		"fs.pack": true, "template.build": true, "template.list": false,
-		"exec.start": false, "pool.create": false, "pool.release": false, "image.pull": false, "fs.write": true,
-		"fs.remove": false,
-	} {
-		if got := endsWithConnection(method); got != want {
-			t.Errorf("%s: %v, want %v", method, got, want)
+	want := []string{"code.run", "exec.run", "exec.wait", "fs.list", "fs.pack", "fs.read", "fs.unpack", "fs.write",
+		"pool.acquire", "sandbox.create", "sandbox.run", "shell.run", "template.build", "template.create", "tools.call"}
+	var got []string
+	for _, m := range discovered(t).Methods {
+		if m.Ends {
+			got = append(got, m.Name)
 		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
 	}
 }

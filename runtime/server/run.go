@@ -12,57 +12,45 @@ import (
 // result, is told that it does: most are over before, and one message less is to be made, sent and read.
 const startedDelay = 3 * time.Millisecond
 
-// runHandlers are the methods that start a command. Connections take turns at that: see turns.
-func (s *Server) runHandlers() map[string]handler {
-	boxes, execs := s.cfg.Sandboxes, s.cfg.Execs
-	return map[string]handler{
-		api.MethodSandboxRun: handle(func(ctx context.Context, c *Call, p api.RunParams) (api.RunResult, error) {
-			if err := checkBuild(p.IfBuild); err != nil {
-				return api.RunResult{}, err
+// InTurn makes a handler of what starts a command. Connections take turns at that: see turns. A turn ends with
+// Call.Started, or StartedIn, at the latest when f returns.
+func InTurn[P, R any](f func(context.Context, *Call, P) (R, error)) func(context.Context, *Call, P) (R, error) {
+	return func(ctx context.Context, c *Call, p P) (R, error) {
+		end, err := c.dispatcher.s.turns.take(ctx, c.dispatcher.line)
+		if err != nil {
+			var none R
+			return none, err
+		}
+		c.endTurn = end
+		defer func() {
+			end()
+			if c.news != nil {
+				c.news.Stop()
 			}
-			end, err := s.turns.take(ctx, c.line)
-			if err != nil {
-				return api.RunResult{}, err
-			}
-			defer end()
-			var news *time.Timer
-			defer func() {
-				if news != nil {
-					news.Stop()
-				}
-			}()
-			return boxes.RunNew(ctx, c.Actor, p, c.FDs, c.Progress, func(sb *api.Sandbox, exec string, pid int) {
-				end()
-				news = time.AfterFunc(startedDelay, func() {
-					c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid, Sandbox: sb.ID,
-						Note: sb.Note, Unenforced: sb.Unenforced})
-				})
-			}, c.afterSent)
-		}),
-		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
-			end, err := s.turns.take(ctx, c.line)
-			if err != nil {
-				return api.ExecResult{}, err
-			}
-			defer end()
-			return execs.Run(ctx, c.Actor, p, c.FDs, func(exec string, pid int) {
-				end()
-				c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid})
-			}, c.afterSent)
-		}),
-		api.MethodExecStart: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.StartResult, error) {
-			end, err := s.turns.take(ctx, c.line)
-			if err != nil {
-				return api.StartResult{}, err
-			}
-			defer end()
-			return execs.Start(ctx, c.Actor, p, c.FDs)
-		}),
+		}()
+		return f(ctx, c, p)
 	}
 }
 
-// checkBuild refuses a call that is for another build.
-func checkBuild(want string) error {
+// Started tells the caller that its command runs. What runs something that is no turn's, such as a tool, calls it, too.
+func (c *Call) Started(exec string, pid int) {
+	if c.endTurn != nil {
+		c.endTurn()
+	}
+	c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid})
+}
+
+// StartedIn tells the caller that its command runs in a sandbox that was made for it, unless it is over at once.
+func (c *Call) StartedIn(sb *api.Sandbox, exec string, pid int) {
+	c.endTurn()
+	c.news = time.AfterFunc(startedDelay, func() {
+		c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid, Sandbox: sb.ID, Note: sb.Note,
+			Unenforced: sb.Unenforced})
+	})
+}
+
+// CheckBuild refuses a call that is for another build.
+func CheckBuild(want string) error {
 	if want == "" || want == version.BuildID {
 		return nil
 	}

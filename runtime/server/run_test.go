@@ -12,16 +12,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-func (f fakeSandboxes) RunNew(ctx context.Context, _ Actor, p api.RunParams, fds *jsonrpc.FDs, _ func(api.Progress),
-	started func(*api.Sandbox, string, int), _ func(func())) (api.RunResult, error) {
-	sb := api.Sandbox{ID: "sb_1"}
-	if f.run == nil {
-		return api.RunResult{Sandbox: sb, Exec: api.ExecResult{Exec: "ex_1"}}, nil
-	}
-	res, err := f.run(ctx, p.Exec, fds, func(exec string, pid int) { started(&sb, exec, pid) })
-	return api.RunResult{Sandbox: sb, Exec: res}, err
-}
-
 // TestRunBuild: a call for another build is refused, and nothing is run.
 func TestRunBuild(t *testing.T) {
 	var ran atomic.Int32 // the race detector does not see that an answer comes behind it
@@ -57,7 +47,8 @@ func TestRunProgress(t *testing.T) {
 				}
 				return api.ExecResult{}, nil
 			}})
-			call := &Call{line: &line{}, Progress: func(p api.Progress) { heard = append(heard, p); close(over) }}
+			call := &Call{dispatcher: &dispatcher{s: s, line: &line{}},
+				Progress: func(p api.Progress) { heard = append(heard, p); close(over) }}
 			if _, err := s.table[api.MethodSandboxRun].run(t.Context(), call,
 				json.RawMessage(`{"sandbox":{"image":"host"},"exec":{"argv":["true"]}}`)); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,26 +31,16 @@ var ErrShutdown = errors.New("the daemon is ending")
 
 // Config is what a Server is made of. All fields are required but Tokens and Logger.
 type Config struct {
-	System     System
-	Sandboxes  Sandboxes
-	Execs      Execs
-	Shells     Shells
-	Pools      Pools
-	Volumes    Volumes
-	Templates  Templates
-	Ports      Ports
-	Snapshots  Snapshots
-	Workspaces Workspaces
-	Tools      Tools
-	Code       Code
-	Modes      Modes
-	Networks   Networks
-	Files      Files
-	Images     Images
-	Events     Events
-	Audit      Audit
-	Tokens     Tokens       // of clients; none serves every one
-	Logger     *slog.Logger // for panics of handlers; nil discards
+	// Methods are the handlers of all methods of api.Methods but those that are about connections: system.authenticate,
+	// exec.attach, exec.credit, exec.detach, events.* and rpc.discover. The server takes it over.
+	Methods *Methods
+	// Attach starts to follow an exec's output.
+	Attach func(p api.AttachParams) (Output, error)
+	// Subscribe starts to read the log of what happened, and knows what happened before the call. The result's id is
+	// the server's to set.
+	Subscribe func(ctx context.Context, p api.SubscribeParams) (EventCursor, api.Subscribed, error)
+	Tokens    Tokens       // of clients; none serves every one
+	Logger    *slog.Logger // for panics of handlers; nil discards
 }
 
 // longLines is how many connections may hold a request of up to jsonrpc.MaxLine that has not arrived in full: 64 MiB.
@@ -61,12 +50,9 @@ const longLines = 16
 type Server struct {
 	cfg   Config
 	table map[string]handler
-	fds   map[string]bool // methods that fds may ride on
 
 	turns  *turns
 	tokens atomic.Pointer[Tokens]
-
-	openrpc func() (map[string]any, error)
 
 	long     jsonrpc.LongLines
 	showTime time.Duration // but for tests showTime
@@ -80,40 +66,51 @@ type Server struct {
 
 var _ channel.Channel = (*jsonrpc.Channel)(nil)
 
-// New returns a server for the methods of api.Methods. It fails when a method
-// has no handler, a handler no method, or their types differ.
+// New returns a server for the methods of api.Methods. It fails, with their names, when a method has no handler or two,
+// a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil ||
-		cfg.Volumes == nil || cfg.Templates == nil || cfg.Ports == nil || cfg.Snapshots == nil ||
-		cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil ||
-		cfg.Files == nil || cfg.Images == nil || cfg.Events == nil || cfg.Audit == nil {
-		return nil, errors.New("server: Config needs an engine for every group of methods")
+	if cfg.Methods == nil || cfg.Attach == nil || cfg.Subscribe == nil {
+		return nil, errors.New("server: Config needs Methods, Attach and Subscribe")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), fds: make(map[string]bool), turns: newTurns(),
+	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), turns: newTurns(),
 		long: jsonrpc.NewLongLines(longLines), showTime: showTime}
 	s.tokens.Store(&cfg.Tokens)
-	s.table = s.handlers()
-	if err := checkHandlers(api.Methods, s.table); err != nil {
+	s.handle(cfg.Methods)
+	if err := cfg.Methods.check(api.Methods); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	for _, m := range api.Methods {
-		s.fds[m.Name] = m.FDs
-	}
-	s.openrpc = sync.OnceValues(func() (map[string]any, error) { return openRPC(api.Methods) })
+	s.table = cfg.Methods.table
 	return s, nil
+}
+
+// handle adds the methods that are about connections.
+func (s *Server) handle(m *Methods) {
+	HandleCall(m, api.CallAuthenticate, authenticate)
+	HandleCall(m, api.CallExecAttach, attach)
+	HandleCall(m, api.CallExecCredit, done((*subscriptions).credit))
+	HandleCall(m, api.CallExecDetach, done((*subscriptions).detach))
+	HandleCall(m, api.CallEvents, subscribe)
+	HandleCall(m, api.CallEventsCredit, done((*subscriptions).creditEvents))
+	HandleCall(m, api.CallEventsEnd, done((*subscriptions).unsubscribe))
+	m.add(api.MethodDiscover, discover)
+}
+
+// done makes a handler of a method of a connection's subscriptions.
+func done[P any](f func(*subscriptions, P) error) func(context.Context, *Call, P) (api.Empty, error) {
+	return func(_ context.Context, c *Call, p P) (api.Empty, error) { return api.Empty{}, f(c.dispatcher.subs, p) }
 }
 
 // ServeConn serves conn, which it takes over, until the client is gone and every
 // call has ended. Calls are cancelled when ctx is. When the connection is lost,
-// those are cancelled that only make sense with their client (*.run, *.wait,
-// sandbox.create, pool.acquire), and all of them when it was a private daemon's lease.
+// those are cancelled that only make sense with their client (api.Call.EndsWithCaller), and all of them when it was a
+// private daemon's lease.
 func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	ch := jsonrpc.NewChannel(ctx, conn,
 		jsonrpc.ChannelConfig{LongLines: s.long, CancelOnLoss: func(method string) bool {
-			return who.Private || endsWithConnection(method)
+			return who.Private || s.table[method].ends
 		}})
 	id := &identity{exempt: who.Private}
 	if !s.enter(ch, id) {
@@ -140,20 +137,6 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	if err != nil {
 		s.cfg.Logger.Debug("connection ended", "uid", who.UID, "pid", who.PID, "err", err)
 	}
-}
-
-// endsWithConnection tells the calls whose client must be there: those that run
-// something for it, and sandbox.create and pool.acquire, because their answer is the only place
-// where a sandbox's id is said.
-func endsWithConnection(method string) bool {
-	switch method {
-	case api.MethodSandboxCreate, api.MethodPoolAcquire, api.MethodToolsCall, api.MethodTemplateCreate,
-		api.MethodTemplateBuild:
-		return true
-	case api.MethodFSRead, api.MethodFSWrite, api.MethodFSList, api.MethodFSPack, api.MethodFSUnpack:
-		return true // what the client's end of a pipe would decide is decided
-	}
-	return strings.HasSuffix(method, ".run") || strings.HasSuffix(method, ".wait")
 }
 
 func (s *Server) enter(ch *jsonrpc.Channel, id *identity) bool {
@@ -268,9 +251,9 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 	}
 	call := &Call{
 		Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {},
-		dispatcher: d, subs: d.subs, line: d.line, afterReply: req.AfterReply, afterSent: req.AfterSent,
+		AfterSent: req.AfterSent, dispatcher: d, afterReply: req.AfterReply,
 	}
-	if err := d.extras(call, method, params); err != nil {
+	if err := d.extras(call, method, h.fds, params); err != nil {
 		return nil, err
 	}
 	result, err := h.run(d.id.context(req.Ctx), call, params)
@@ -285,17 +268,17 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 
 // extras deals with what params of any method may hold beside the method's own:
 // how many fds came along, and whether the client wants to hear of progress.
-func (d *dispatcher) extras(call *Call, method string, raw json.RawMessage) error {
+func (d *dispatcher) extras(call *Call, method string, fds bool, raw json.RawMessage) error {
 	var p struct {
 		FDs      int  `json:"fds"`
 		Progress bool `json:"progress"`
 	}
 	_ = json.Unmarshal(raw, &p) // decoding proper reports what is wrong
 	switch came := call.FDs.Len(); {
-	case came > 0 && !d.s.fds[method]:
+	case came > 0 && !fds:
 		return params.Invalid("fds", "Send fds only with methods that take them.",
 			"%d fds came with %s, which takes none", came, method)
-	case d.s.fds[method] && came != p.FDs:
+	case fds && came != p.FDs:
 		return params.Invalid("fds",
 			`Send the fds on the sendmsg of the request itself, one request per sendmsg, and their number as "fds".`,
 			"%d fds are announced and %d came", p.FDs, came)

@@ -14,173 +14,82 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// TestNewRefusesGaps: a method without a handler, with two or with one of other types, and a handler that is no
+// method's, are errors with the name.
 func TestNewRefusesGaps(t *testing.T) {
-	s := newServer(t, &engines{})
-	h := s.handlers()
-	method := func(name string) api.Method {
-		for _, m := range api.Methods {
-			if m.Name == name {
-				return m
-			}
-		}
-		t.Fatal(name)
-		return api.Method{}
+	info := func(context.Context, api.Empty) (api.Info, error) { return api.Info{}, nil }
+	with := func(change func(m *Methods)) *Methods {
+		m := (&engines{}).methods()
+		change(m)
+		return m
 	}
-	missing := append(slices.Clone(api.Methods), api.Method{Name: "sandbox.fly", Params: api.Empty{},
-		Result: api.Empty{}})
-	extra := slices.Clone(api.Methods)[1:]
-	twice := append(slices.Clone(api.Methods), method(api.MethodInfo))
-	wrong := slices.Clone(api.Methods)
-	wrong[0].Params = api.RefParams{}
-	for name, methods := range map[string][]api.Method{
-		"sandbox.fly has no handler": missing, "is no method": extra, "listed twice": twice, "api.RefParams": wrong,
+	for want, m := range map[string]*Methods{
+		"method system.info has no handler":    with(func(m *Methods) { delete(m.table, api.MethodInfo) }),
+		"method system.info has two handlers":  with(func(m *Methods) { Handle(m, api.CallInfo, info) }),
+		"method rpc.discover has two handlers": with(func(m *Methods) { m.add(api.MethodDiscover, discover) }),
+		"handler sandbox.fly is no method": with(func(m *Methods) {
+			Handle(m, api.Call[api.Empty, api.Info]{Name: "sandbox.fly"}, info)
+		}),
+		"takes api.SandboxParams and returns api.Sandbox, its handler api.Empty": with(func(m *Methods) {
+			delete(m.table, api.MethodSandboxGet)
+			Handle(m, api.Call[api.Empty, api.Info]{Name: api.MethodSandboxGet}, info)
+		}),
 	} {
-		if err := checkHandlers(methods, h); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%v, want an error about %q", err, name)
+		_, err := New(Config{Methods: m, Attach: func(api.AttachParams) (Output, error) { return nil, nil },
+			Subscribe: func(context.Context, api.SubscribeParams) (EventCursor, api.Subscribed, error) {
+				return nil, api.Subscribed{}, nil
+			}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error about %q", err, want)
 		}
 	}
 	if _, err := New(Config{}); err == nil {
 		t.Error("New took an empty Config")
 	}
+	if err := new(Methods).check(append(slices.Clone(api.Methods), api.Methods[0])); err == nil ||
+		!strings.Contains(err.Error(), "listed twice") {
+		t.Errorf("%v, want an error about a method that is listed twice", err)
+	}
 }
 
+// TestMethods calls each method as its example does. No list that is always there is null.
 func TestMethods(t *testing.T) {
 	p := serve(t, newServer(t, &engines{info: func(_ context.Context, who Actor) (api.Info, error) {
 		return api.Info{PID: int(who.UID)}, nil
 	}}))
-	tests := []struct{ method, params, want string }{
-		{"system.info", `{}`, `"pid":7`},
-		{"system.authenticate", `{"token":"0123456789abcdef"}`, `"client":""`},
-		{"system.doctor", `{}`, `"name":"user namespaces"`},
-		{"system.shutdown", `{"mode":"kill"}`, `{}`},
-		{"system.gc", `{}`, `"bytes":7`},
-		{"sandbox.create", `{"image":"host","limits":{"cpus":1.5},"workspace":{"path":"/w","mode":"ro"}}`,
-			`"image":"host"`},
-		{"sandbox.run", `{"sandbox":{"image":"host"},"exec":{"argv":["true"]}}`, `"exec":"ex_1"`},
-		{"sandbox.get", `{"sandbox":"x"}`, `"id":"x"`},
-		{"sandbox.list", `{}`, `"id":"sb_1"`},
-		{"sandbox.list", `{"labels":{"a":"b"}}`, `{"sandboxes":[]}`},
-		{"sandbox.claim", `{"sandbox":"x"}`, `{"id":"x"`},
-		{"system.reload", `{}`, `{}`},
-		{"sandbox.update", `{"sandbox":"x","limits":{"pids":3}}`, `"pids":3`},
-		{"sandbox.stats", `{"sandbox":"x"}`, `"sandbox":"x"`},
-		{"sandbox.processes", `{"sandbox":"x"}`, `"processes":[]`},
-		{"sandbox.kill", `{"sandbox":"x"}`, `{"killed":[1,2]}`},
-		{"sandbox.remove", `{"sandbox":"x"}`, `{"killed":[]}`},
-		{"sandbox.pause", `{"sandbox":"x"}`, `{"id":"x"`},
-		{"sandbox.resume", `{"sandbox":"x"}`, `{"id":"x"`},
-		{"sandbox.stop", `{"sandbox":"x","timeout_s":1}`, `"ended":{`},
-		{"sandbox.start", `{"sandbox":"x","folders":[{"target":"/w","fd":0}]}`, `"state":"running"`},
-		{"sandbox.fork", `{"sandbox":"x","count":2}`, `"sandboxes":[`},
-		{"snapshot.create", `{"sandbox":"x","name":"n"}`, `"name":"n"`},
-		{"snapshot.list", `{}`, `{"snapshots":[]}`},
-		{"snapshot.diff", `{"snapshot":"n"}`, `"changes":[]`},
-		{"snapshot.restore", `{"snapshot":"n"}`, `"snapshot":"n"`},
-		{"snapshot.remove", `{"snapshot":"n"}`, `{}`},
-		{"checkpoint.list", `{"sandbox":"x"}`, `{"checkpoints":[],"total_bytes":0}`},
-		{"checkpoint.restore", `{"sandbox":"x","to_call":"tc_1"}`, `"to_call":"tc_1"`},
-		{"template.create", `{"name":"t","image":"host","steps":[{"run":"true"}]}`, `"steps":[{"run":"true"}]`},
-		{"template.list", `{}`, `{"templates":[]}`},
-		{"template.inspect", `{"template":"t"}`, `"name":"t"`},
-		{"template.build", `{"template":"t","no_cache":true}`, `"cached":false`},
-		{"template.remove", `{"template":"t"}`, `"sandboxes":0`},
-		{"pool.create", `{"name":"p","size":2,"sandbox":{"image":"host"}}`, `"available":0`},
-		{"pool.acquire", `{"pool":"p","wait_ms":3}`, `null`},
-		{"pool.release", `{"sandbox":"x"}`, `{"killed":[]}`},
-		{"pool.status", `{"pool":"p"}`, `"in_use":0`},
-		{"pool.list", `{}`, `{"pools":[]}`},
-		{"pool.resize", `{"pool":"p","size":3}`, `"total":0`},
-		{"pool.remove", `{"pool":"p"}`, `{"removed":0,"in_use":0}`},
-		{"fs.sync", `{"sandbox":"x","path":"/d","files":[]}`, `"needed":[]`},
-		{"scope.list", `{}`, `{"scopes":[]}`},
-		{"scope.reset", `{"kind":"agent","key":"k"}`, `"scope":{"kind":"agent","key":"k"}`},
-		{"volume.create", `{"name":"v"}`, `"name":"v"`},
-		{"port.expose", `{"sandbox":"x","port":80}`, `"address":"127.0.0.1:1"`},
-		{"port.list", `{}`, `{"ports":[]}`},
-		{"port.close", `{"sandbox":"x","port":80}`, `{"ports":[]}`},
-		{"volume.list", `{"usage":true}`, `{"volumes":[]}`},
-		{"volume.remove", `{"name":"v"}`, `{}`},
-		{"scope.end", `{"kind":"session","key":"k"}`, `"killed":[]`},
-		{"code.run", `{"sandbox":"x","language":"python","code":"1"}`, `"artifacts":[]`},
-		{"code.contexts", `{"sandbox":"x"}`, `{"contexts":[]}`},
-		{"code.scan", `{"language":"python","code":"1"}`, `"findings":[]`},
-		{"code.end_context", `{"sandbox":"x","language":"python"}`, `{}`},
-		{"exec.decide", `{"mode":"selective","argv":["ls"]}`, `"decision":"sandbox"`},
-		{"exec.record_host", `{"id":"hx_1","exit_code":0,"duration_ms":1.5}`, `{}`},
-		{"tools.list", `{}`, `"name":"t"`},
-		{"tools.call", `{"sandbox":"x","name":"t","arguments":{"any":[1]}}`, `"content":[]`},
-		{"workspace.diff", `{"sandbox":"x","paths":["a"],"unified":true}`, `"changes":[]`},
-		{"workspace.apply", `{"sandbox":"x","force":true}`, `"applied":[],"failed":[]`},
-		{"workspace.discard", `{"sandbox":"x"}`, `"discarded":[]`},
-		{"exec.run", `{"sandbox":"x","argv":["true"],"timeout_s":2}`, `"exec":"ex_1"`},
-		{"exec.start", `{"sandbox":"x","command":"sleep 1"}`, `{"exec":"ex_1","pid":2}`},
-		{"exec.wait", `{"exec":"ex_1","wait_s":0.5}`, `"exec":"ex_1"`},
-		{"exec.read", `{"exec":"ex_1","stream":"stdout","offset":3}`, `"next":3`},
-		{"exec.attach", `{"exec":"ex_1","from":{"stdout":1}}`, `"attachment":"at_1"`},
-		{"exec.credit", `{"exec":"ex_1","bytes":100}`, `{}`},
-		{"exec.detach", `{"exec":"ex_1"}`, `{}`},
-		{"exec.write", `{"exec":"ex_1","data":"x"}`, `{}`},
-		{"exec.close_stdin", `{"exec":"ex_1"}`, `{}`},
-		{"exec.kill", `{"exec":"ex_1"}`, `"exec":"ex_1"`},
-		{"exec.list", `{"sandbox":"x"}`, `{"execs":[]}`},
-		{"exec.get", `{"exec":"ex_2"}`, `"exec":"ex_2"`},
-		{"exec.signal", `{"exec":"ex_1","signal":"INT"}`, `{}`},
-		{"shell.open", `{"sandbox":"x","env":{"A":"b"}}`, `"shell":"sh_1"`},
-		{"shell.run", `{"shell":"sh_1","command":"cd /","timeout_s":3}`, `"shell":"sh_1"`},
-		{"shell.close", `{"shell":"sh_1"}`, `"exit_code":0`},
-		{"shell.list", `{"sandbox":"x"}`, `{"shells":[]}`},
-		{"exec.resize", `{"exec":"ex_1","rows":24,"cols":80}`, `{}`},
-		{"fs.read", `{"sandbox":"x","path":"/f","offset":-3}`, `"eof":false`},
-		{"fs.write", `{"sandbox":"x","path":"/f","data":"x","mode":"0644"}`, `"written":0`},
-		{"fs.list", `{"sandbox":"x","path":"/","recursive":true,"depth":2}`, `"entries":[]`},
-		{"fs.stat", `{"sandbox":"x","path":"/f"}`, `"name":""`},
-		{"fs.mkdir", `{"sandbox":"x","path":"/d","parents":true}`, `{"created":false}`},
-		{"fs.remove", `{"sandbox":"x","path":"/d"}`, `{"removed":0}`},
-		{"fs.move", `{"sandbox":"x","path":"/d","to":"/e"}`, `{}`},
-		{"fs.pack", `{"sandbox":"x","path":"/d","fd":0}`, `"entries":0`},
-		{"fs.unpack", `{"sandbox":"x","path":"/d","fd":0}`, `"entries":0`},
-		{"network.get", `{"sandbox":"x"}`, `"rules":[],"denials":[]`},
-		{"network.update", `{"sandbox":"x","add":{"allow":["example.com"]}}`, `"sandbox":"x"`},
-		{"network.check", `{"network":{"mode":"open"},"name":"example.com","port":443}`, `"allow":true`},
-		{"network.asks", `{}`, `"pending":[]`},
-		{"network.answer", `{"id":"ask_1","answer":"once"}`, `{}`},
-		{"network.forget", `{"entries":["example.com"]}`, `"pending":[]`},
-		{"events.subscribe", `{"from_seq":3,"kinds":["exec.started"]}`, `"next_seq":5`},
-		{"events.credit", `{"subscription":"ev_2","events":100}`, `{}`},
-		{"events.unsubscribe", `{"subscription":"ev_2"}`, `{}`},
-		{"audit.read", `{"sandbox":"x","from_seq":2}`, `"records":[]`},
-		{"audit.verify", `{"sandbox":"x"}`, `"problems":[]`},
-		{"audit.head", `{"sandbox":"x"}`, `"seq":0`},
-		{"audit.list", `{}`, `{"logs":[]}`},
-		{"image.pull", `{"ref":"debian"}`, `"ref":"debian"`},
-		{"image.list", `{}`, `{"images":[]}`},
-		{"image.inspect", `{"ref":"debian"}`, `"ref":"debian"`},
-		{"image.remove", `{"ref":"debian"}`, `{}`},
-		{"image.import", `{"ref":"x","format":"rootfs","fd":0,"changes":{"cmd":["sh"]}}`, `"ref":"x"`},
-		{"image.commit", `{"sandbox":"x","ref":"y","changes":{"cmd":["sh"]}}`, `"ref":"y"`},
-		{"image.export", `{"ref":"x","format":"rootfs","fd":0}`, `"bytes":7`},
-		{"image.push", `{"ref":"x","target":"y"}`, `"ref":"y"`},
-		{"image.login", `{"registry":"x","username":"me","password":"s3cret-word"}`, `"stored":"[hidden] `},
-		{"image.logout", `{"registry":"x"}`, `{}`},
-		{"image.get_login", `{"registry":"x"}`, `{"registry":"x","username":"me"}`},
-		{"image.tag", `{"ref":"x","target":"y"}`, `"ref":"y"`},
-		{"image.du", `{}`, `"images":[]`},
-		{"image.prune", `{"all":true}`, `"removed":[],"bytes":3`},
-		{"image.verify", `{"ref":"x","repair":true}`, `"layers":[]`},
-		{"rpc.discover", `{}`, `"openrpc":"1.3.2"`},
-	}
-	called := make(map[string]bool)
-	for i, tt := range tests {
-		called[tt.method] = true
-		p.send(request(i, tt.method, tt.params))
-		if got := p.recvOK(string(mustJSON(i))); !strings.Contains(string(got), tt.want) {
-			t.Errorf("%s %s: %s, want %s", tt.method, tt.params, got, tt.want)
+	for i, m := range discovered(t).Methods {
+		params, _ := m.Example()
+		var files []*os.File
+		if n, ok := params["fds"].(float64); ok {
+			_, w := pipe(t)
+			files = slices.Repeat([]*os.File{w}, int(n))
+		}
+		switch m.Name {
+		case api.MethodExecSignal, api.MethodExecAttach, api.MethodExecDetach, api.MethodExecCredit:
+			params["exec"] = "ex_1"
+		case api.MethodShutdown:
+			params["mode"] = "kill"
+		case api.MethodEventsEnd, api.MethodEventsCredit:
+			params["subscription"] = "ev_2" // exec.attach's is 1
+		}
+		p.send(request(i, m.Name, string(mustJSON(params))), files...)
+		got := p.recvOK(string(mustJSON(i)))
+		if m.Name == api.MethodDiscover || m.Name == api.MethodPoolAcquire {
+			continue
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(got, &fields); err != nil {
+			t.Errorf("%s: %s: %v", m.Name, got, err)
+		}
+		for name, v := range fields {
+			if v == nil {
+				t.Errorf("%s: %s is null: %.300s", m.Name, name, got)
+			}
 		}
 	}
-	for _, m := range api.Methods {
-		if !called[m.Name] {
-			t.Errorf("method %s is not tested", m.Name)
-		}
+	p.send(request("who", "system.info", `{}`))
+	if got := p.recvOK(`"who"`); !strings.Contains(string(got), `"pid":7`) {
+		t.Errorf("%s", got)
 	}
 	for _, params := range []string{``, `,"params":null`, `,"params":{}`} {
 		p.send(`{"jsonrpc":"2.0","id":"é 1","method":"system.info"` + params + `}`)

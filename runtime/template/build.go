@@ -226,8 +226,8 @@ func (s *Set) Uses(ref string) (template string, ok bool) {
 }
 
 // Build runs the steps of a template, and of those that it begins with, where something has changed.
-func (s *Set) Build(ctx context.Context, p api.TemplateBuildParams, user uint32,
-	progress func(api.Progress)) (out api.TemplateBuildResult, err error) {
+func (s *Set) Build(ctx context.Context, by sandbox.Caller, p api.TemplateBuildParams) (out api.TemplateBuildResult,
+	err error) {
 	d, err := s.find(p.Template)
 	if err != nil {
 		return out, err
@@ -237,11 +237,11 @@ func (s *Set) Build(ctx context.Context, p api.TemplateBuildParams, user uint32,
 		return out, err
 	}
 	before := s.store.built(p.Template)
-	o := &build{user: user, progress: progress, check: true, noCache: p.NoCache, pull: p.Pull}
+	o := &build{user: by.User, progress: by.Progress, check: true, noCache: p.NoCache, pull: p.Pull}
 	if _, err := s.ensure(ctx, chain, o); err != nil {
 		return out, err
 	}
-	if out.Template, err = s.Get(p.Template); err != nil {
+	if out.Template, err = s.Get(ctx, api.TemplateParams{Template: p.Template}); err != nil {
 		return out, err
 	}
 	steps := slices.ContainsFunc(chain, func(d *definition) bool { return len(d.Spec.Steps) > 0 })

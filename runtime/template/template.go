@@ -129,12 +129,11 @@ func whole(chain []*definition) api.TemplateSpec {
 }
 
 // Create keeps a template. It builds nothing.
-func (s *Set) Create(ctx context.Context, p api.TemplateCreateParams, user uint32, fds sandbox.Taker) (api.Template,
-	error) {
+func (s *Set) Create(ctx context.Context, by sandbox.Caller, p api.TemplateCreateParams) (api.Template, error) {
 	if err := p.Validate(); err != nil {
 		return api.Template{}, err
 	}
-	d := &definition{kept: kept{Spec: p.TemplateSpec, User: user}}
+	d := &definition{kept: kept{Spec: p.TemplateSpec, User: by.User}}
 	list, err := s.chain(d)
 	if err != nil {
 		return api.Template{}, err
@@ -152,7 +151,7 @@ func (s *Set) Create(ctx context.Context, p api.TemplateCreateParams, user uint3
 	}
 	defer n.discard()
 	if p.Context != nil {
-		if err := n.takeContext(ctx, d.Spec.Steps, *p.Context, fds); err != nil {
+		if err := n.takeContext(ctx, d.Spec.Steps, *p.Context, by.FDs); err != nil {
 			return api.Template{}, err
 		}
 	}
@@ -161,7 +160,7 @@ func (s *Set) Create(ctx context.Context, p api.TemplateCreateParams, user uint3
 	}
 	s.cfg.Boxes.RenewPools(p.Name)
 	s.keepPool(d)
-	return s.Get(p.Name)
+	return s.Get(ctx, api.TemplateParams{Template: p.Name})
 }
 
 // checkPool refuses a pool of a name that is another pool's.
@@ -224,21 +223,17 @@ func (s *Set) definitions() ([]*definition, error) {
 }
 
 // List lists all templates by name.
-func (s *Set) List() ([]api.Template, error) {
+func (s *Set) List(context.Context, api.Empty) (out api.Templates, err error) {
 	all, err := s.definitions()
-	if err != nil {
-		return nil, err
-	}
-	list := make([]api.Template, 0, len(all))
 	for _, d := range all {
-		list = append(list, s.describe(d))
+		out.Templates = append(out.Templates, s.describe(d))
 	}
-	return list, nil
+	return out, err
 }
 
 // Get describes one.
-func (s *Set) Get(name string) (api.Template, error) {
-	d, err := s.find(name)
+func (s *Set) Get(_ context.Context, p api.TemplateParams) (api.Template, error) {
+	d, err := s.find(p.Template)
 	if err != nil {
 		return api.Template{}, err
 	}
@@ -254,7 +249,8 @@ func (s *Set) describe(d *definition) api.Template {
 }
 
 // Remove removes a template, with what its steps have made unless another one has the same.
-func (s *Set) Remove(name string) (out api.TemplateRemoved, err error) {
+func (s *Set) Remove(_ context.Context, p api.TemplateParams) (out api.TemplateRemoved, err error) {
+	name := p.Template
 	d, err := s.find(name)
 	if err != nil {
 		return out, err

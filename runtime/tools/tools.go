@@ -119,12 +119,11 @@ func define[A, R any](about api.Tool, timeout time.Duration, run func(ctx contex
 const fileTimeout = api.ToolFileTimeoutS * time.Second
 
 // Tools describes them.
-func (s *Set) Tools() []api.Tool {
-	list := make([]api.Tool, 0, len(s.list))
+func (s *Set) Tools(context.Context, api.Empty) (out api.ToolList, err error) {
 	for _, t := range s.list {
-		list = append(list, t.Tool)
+		out.Tools = append(out.Tools, t.Tool)
 	}
-	return list
+	return out, nil
 }
 
 // CallTool calls a tool. started is called when a command of the tool's runs.

@@ -107,7 +107,7 @@ func (t *tree) count(set *token.FileSet, f *ast.File, file string, lines int) {
 			continue
 		}
 		name := fn.Name.Name
-		if on := receiver(fn); on != "" {
+		if on := receiver(fn); on != "" && !ast.IsGenerated(f) {
 			whole := folder + "." + on
 			if t.types[whole] == nil {
 				t.types[whole] = &methods{}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/code"
+	"github.com/hutch-sh/hutch/runtime/mode"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/server"
+)
+
+// methods are the handlers of all methods: mostly the engines' own.
+func (d *daemon) methods() *server.Methods {
+	m := new(server.Methods)
+	d.systemMethods(m)
+	d.sandboxMethods(m)
+	d.stateMethods(m)
+	d.execMethods(m)
+	d.networkMethods(m)
+	imageBackend{d}.methods(m)
+	return m
+}
+
+// The shapes that engines' methods have, beside those of server.Handle.
+
+// named is of what takes a sandbox's id or name.
+func named[R any](f func(context.Context, string) (R, error)) func(context.Context, api.SandboxParams) (R, error) {
+	return func(ctx context.Context, p api.SandboxParams) (R, error) { return f(ctx, p.Sandbox) }
+}
+
+// known is of what takes a sandbox's id or name and does not wait.
+func known[R any](f func(string) (R, error)) func(context.Context, api.SandboxParams) (R, error) {
+	return func(_ context.Context, p api.SandboxParams) (R, error) { return f(p.Sandbox) }
+}
+
+// atOnce is of what does not wait.
+func atOnce[P, R any](f func(P) (R, error)) func(context.Context, P) (R, error) {
+	return func(_ context.Context, p P) (R, error) { return f(p) }
+}
+
+// withFDs is of what takes fds.
+func withFDs[P, R any](f func(context.Context, P, sandbox.Taker) (R, error)) func(context.Context, *server.Call, P) (R,
+	error) {
+	return func(ctx context.Context, c *server.Call, p P) (R, error) { return f(ctx, p, c.FDs) }
+}
+
+// withNews is of what has news.
+func withNews[P, R any](f func(context.Context, P, func(api.Progress)) (R, error)) func(context.Context, *server.Call,
+	P) (R, error) {
+	return func(ctx context.Context, c *server.Call, p P) (R, error) { return f(ctx, p, c.Progress) }
+}
+
+// by is of what depends on who calls, or on what came with the call.
+func by[P, R any](f func(context.Context, sandbox.Caller, P) (R, error)) func(context.Context, *server.Call, P) (R,
+	error) {
+	return func(ctx context.Context, c *server.Call, p P) (R, error) {
+		return f(ctx, sandbox.Caller{User: c.UID, Conn: c.Conn, FDs: c.FDs, Progress: c.Progress}, p)
+	}
+}
+
+func (d *daemon) systemMethods(m *server.Methods) {
+	server.Handle(m, api.CallInfo, d.info)
+	server.Handle(m, api.CallDoctor, d.doctor)
+	server.Handle(m, api.CallShutdown, server.Done(d.shutdown))
+	server.Handle(m, api.CallGC, d.gc)
+	server.Handle(m, api.CallReload, server.Done(d.reload))
+
+	server.Handle(m, api.CallAuditRead, d.readAudit)
+	server.Handle(m, api.CallAuditVerify, d.verifyAudit)
+	server.Handle(m, api.CallAuditHead, func(ctx context.Context, p api.SandboxParams) (api.AuditHead, error) {
+		return d.audit.Head(ctx, d.auditID(p.Sandbox))
+	})
+	server.Handle(m, api.CallAuditList, d.audit.List)
+}
+
+func (d *daemon) sandboxMethods(m *server.Methods) {
+	g := d.manager
+	server.HandleCall(m, api.CallSandboxCreate, func(ctx context.Context, c *server.Call,
+		p api.CreateParams) (api.Sandbox, error) {
+		return g.Create(ctx, sandbox.CreateRequest{Spec: p.Spec, FDs: c.FDs, User: c.UID, Conn: c.Conn, Debug: p.Debug,
+			Break: p.Break, Progress: c.Progress})
+	})
+	server.HandleCall(m, api.CallSandboxRun, server.InTurn(d.runNew))
+	server.Handle(m, api.CallSandboxGet, known(g.Get))
+	server.Handle(m, api.CallSandboxList, g.List)
+	server.HandleCall(m, api.CallSandboxClaim, by(g.Claim))
+	server.Handle(m, api.CallSandboxKill, named(g.Kill))
+	server.Handle(m, api.CallSandboxRemove, named(g.Remove))
+	server.Handle(m, api.CallSandboxPause, named(g.Pause))
+	server.Handle(m, api.CallSandboxResume, named(g.Resume))
+	server.Handle(m, api.CallSandboxUpdate, g.Update)
+	server.Handle(m, api.CallSandboxStats, known(g.Stats))
+	server.Handle(m, api.CallSandboxProcs, known(g.Processes))
+	server.Handle(m, api.CallSandboxStop, g.StopSandbox)
+	server.HandleCall(m, api.CallSandboxStart, by(g.StartSandbox))
+	server.HandleCall(m, api.CallSandboxFork, by(g.Fork))
+
+	server.Handle(m, api.CallScopeList, g.Scopes)
+	server.HandleCall(m, api.CallScopeReset, by(g.ResetScope))
+	server.HandleCall(m, api.CallScopeEnd, by(g.EndScope))
+
+	server.HandleCall(m, api.CallPoolCreate, func(ctx context.Context, c *server.Call,
+		p api.PoolCreateParams) (api.Pool, error) {
+		return g.CreatePool(ctx, sandbox.PoolRequest{Spec: p.PoolSpec, User: c.UID, Progress: c.Progress})
+	})
+	server.HandleCall(m, api.CallPoolAcquire, by(g.Acquire))
+	server.Handle(m, api.CallPoolRelease, named(g.Release))
+	server.Handle(m, api.CallPoolStatus, func(_ context.Context, p api.PoolParams) (api.Pool, error) {
+		return g.Pool(p.Pool)
+	})
+	server.Handle(m, api.CallPoolList, func(context.Context, api.Empty) (api.Pools, error) {
+		return api.Pools{Pools: g.Pools()}, nil
+	})
+	server.Handle(m, api.CallPoolResize, func(_ context.Context, p api.PoolResizeParams) (api.Pool, error) {
+		return g.ResizePool(p.Pool, p.Size)
+	})
+	server.Handle(m, api.CallPoolRemove, func(_ context.Context, p api.PoolParams) (api.PoolRemoved, error) {
+		return g.RemovePool(p.Pool)
+	})
+}
+
+// stateMethods are about what sandboxes are made of and leave.
+func (d *daemon) stateMethods(m *server.Methods) {
+	g, t := d.manager, d.templates
+	server.HandleCall(m, api.CallSnapCreate, by(g.CreateSnapshot))
+	server.HandleCall(m, api.CallSnapList, by(g.Snapshots))
+	server.HandleCall(m, api.CallSnapDiff, by(g.DiffSnapshot))
+	server.HandleCall(m, api.CallSnapRestore, by(g.RestoreSnapshot))
+	server.HandleCall(m, api.CallSnapRemove, by(g.RemoveSnapshot))
+	server.Handle(m, api.CallCheckList, named(g.Checkpoints))
+	server.HandleCall(m, api.CallCheckRestore, withFDs(g.RestoreCheckpoint))
+
+	server.HandleCall(m, api.CallTemplateCreate, by(t.Create))
+	server.Handle(m, api.CallTemplateList, t.List)
+	server.Handle(m, api.CallTemplateInspect, t.Get)
+	server.HandleCall(m, api.CallTemplateBuild, by(t.Build))
+	server.Handle(m, api.CallTemplateRemove, t.Remove)
+
+	server.Handle(m, api.CallWorkDiff, g.DiffWorkspace)
+	server.HandleCall(m, api.CallWorkApply, withFDs(g.ApplyWorkspace))
+	server.Handle(m, api.CallWorkDiscard, g.DiscardWorkspace)
+
+	server.HandleCall(m, api.CallVolumeCreate, func(_ context.Context, c *server.Call,
+		p api.VolumeParams) (api.Volume, error) {
+		return d.volumes.Create(c.UID, p.Name)
+	})
+	server.HandleCall(m, api.CallVolumeList, by(d.listVolumes))
+	server.HandleCall(m, api.CallVolumeRemove, func(_ context.Context, c *server.Call, p api.VolumeParams) (api.Empty,
+		error) {
+		return api.Empty{}, d.volumes.Remove(c.UID, p.Name)
+	})
+}
+
+// execMethods are about what runs in sandboxes, and their files.
+func (d *daemon) execMethods(m *server.Methods) {
+	g := d.manager
+	server.HandleCall(m, api.CallExecRun, server.InTurn(func(ctx context.Context, c *server.Call,
+		p api.ExecParams) (api.ExecResult, error) {
+		return g.Run(ctx, sandbox.ExecRequest{Params: p, FDs: c.FDs, Started: c.Started, Sent: c.AfterSent})
+	}))
+	server.HandleCall(m, api.CallExecStart, server.InTurn(func(ctx context.Context, c *server.Call,
+		p api.ExecParams) (api.StartResult, error) {
+		return g.Start(ctx, sandbox.ExecRequest{Params: p, FDs: c.FDs, Started: func(string, int) {}})
+	}))
+	server.Handle(m, api.CallExecWait, g.Wait)
+	server.Handle(m, api.CallExecRead, g.Read)
+	server.Handle(m, api.CallExecWrite, server.Done(g.Write))
+	server.Handle(m, api.CallExecEOF, server.Done(g.CloseStdin))
+	server.Handle(m, api.CallExecKill, g.KillExec)
+	server.Handle(m, api.CallExecList, g.Execs)
+	server.Handle(m, api.CallExecGet, atOnce(g.Exec))
+	server.Handle(m, api.CallExecSignal, server.Done(g.Signal))
+	server.Handle(m, api.CallExecResize, server.Done(g.Resize))
+	server.HandleCall(m, api.CallExecDecide, func(ctx context.Context, c *server.Call,
+		p api.DecideParams) (api.Decision, error) {
+		return d.modes.Decide(ctx, mode.Caller{Conn: c.Conn, Private: c.Private}, p)
+	})
+	server.HandleCall(m, api.CallExecHostEnd, func(_ context.Context, c *server.Call, p api.HostEndParams) (api.Empty,
+		error) {
+		return api.Empty{}, d.modes.Ended(mode.Caller{Conn: c.Conn, Private: c.Private}, p)
+	})
+
+	server.Handle(m, api.CallShellOpen, g.OpenShell)
+	server.Handle(m, api.CallShellRun, g.RunShell)
+	server.Handle(m, api.CallShellClose, g.CloseShell)
+	server.Handle(m, api.CallShellList, g.Shells)
+
+	runner := code.NewRunner(g, d.scanner)
+	server.HandleCall(m, api.CallCodeRun, by(runner.Run))
+	server.Handle(m, api.CallCodeScan, d.scanner.Scan)
+	server.Handle(m, api.CallCodeContexts, func(_ context.Context, p api.SandboxParams) (api.CodeContexts, error) {
+		list, err := runner.Contexts(p.Sandbox)
+		return api.CodeContexts{Contexts: list}, err
+	})
+	server.Handle(m, api.CallCodeEnd, server.Done(runner.EndContext))
+
+	server.Handle(m, api.CallToolsList, d.tools.Tools)
+	server.HandleCall(m, api.CallToolsCall, func(ctx context.Context, c *server.Call,
+		p api.ToolCallParams) (api.ToolResult, error) {
+		return d.tools.CallTool(ctx, p, c.Started)
+	})
+
+	server.HandleCall(m, api.CallFSRead, withFDs(g.ReadFile))
+	server.HandleCall(m, api.CallFSWrite, withFDs(g.WriteFile))
+	server.Handle(m, api.CallFSList, g.ListFiles)
+	server.Handle(m, api.CallFSStat, g.StatFile)
+	server.Handle(m, api.CallFSMkdir, g.MakeFolder)
+	server.Handle(m, api.CallFSRemove, g.RemoveFile)
+	server.Handle(m, api.CallFSMove, server.Done(g.MoveFile))
+	server.HandleCall(m, api.CallFSPack, withFDs(g.PackFiles))
+	server.HandleCall(m, api.CallFSUnpack, withFDs(g.UnpackFiles))
+	server.Handle(m, api.CallFSSync, g.SyncFiles)
+}
+
+func (d *daemon) networkMethods(m *server.Methods) {
+	g := d.manager
+	server.Handle(m, api.CallNetworkGet, known(d.network))
+	server.Handle(m, api.CallNetworkUpdate, func(ctx context.Context, p api.NetUpdateParams) (api.Network, error) {
+		if err := g.UpdateNetwork(ctx, p); err != nil {
+			return api.Network{}, err
+		}
+		return d.network(p.Sandbox)
+	})
+	server.Handle(m, api.CallNetworkCheck, atOnce(d.checkNetwork))
+	server.Handle(m, api.CallNetworkAsks, func(context.Context, api.Empty) (api.Asks, error) {
+		return d.approvals.List(), nil
+	})
+	server.Handle(m, api.CallNetworkAnswer, server.Done(d.approvals.Answer))
+	server.Handle(m, api.CallNetworkForget, atOnce(d.approvals.Forget))
+
+	server.HandleCall(m, api.CallPortExpose, withFDs(g.ExposePort))
+	server.Handle(m, api.CallPortList, g.Ports)
+	server.Handle(m, api.CallPortClose, g.ClosePort)
+}
+
+func (b imageBackend) methods(m *server.Methods) {
+	server.HandleCall(m, api.CallImagePull, withNews(b.Pull))
+	server.Handle(m, api.CallImageList, b.List)
+	server.Handle(m, api.CallImageInspect, b.Inspect)
+	server.Handle(m, api.CallImageRemove, server.Done(b.Remove))
+	server.HandleCall(m, api.CallImageImport, b.Import)
+	server.HandleCall(m, api.CallImageCommit, withNews(b.Commit))
+	server.HandleCall(m, api.CallImageExport, withFDs(b.Export))
+	server.HandleCall(m, api.CallImagePush, withNews(b.Push))
+	server.Handle(m, api.CallImageLogin, b.Login)
+	server.Handle(m, api.CallImageLogout, func(ctx context.Context, p api.RegistryParams) (api.Empty, error) {
+		return api.Empty{}, b.d.store.Logout(ctx, p.Registry)
+	})
+	server.Handle(m, api.CallImageGetLogin, b.GetLogin)
+	server.Handle(m, api.CallImageTag, b.Tag)
+	server.Handle(m, api.CallImageDu, b.DiskUse)
+	server.Handle(m, api.CallImagePrune, b.Prune)
+	server.Handle(m, api.CallImageVerify, b.Verify)
+}

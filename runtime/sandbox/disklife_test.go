@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -26,7 +27,7 @@ func TestDiskLimit(t *testing.T) {
 		r.cgroups.onUse = func(c *fakeCgroups) { c.usage += time.Millisecond } // something runs
 		sb := r.create(limited)
 		if r.sandbox(sb.ID).disk.hard {
-			t.Skip("the folder for files of tests is in memory")
+			testenv.Require(t, probe.Check{Name: "a folder on a disk", Status: probe.No, Detail: dir + " is in memory"})
 		}
 		exec := r.start(params(sb.ID, "hang"))
 		r.write(sb.ID, "tmp/large", strings.Repeat("x", 2<<20))
@@ -76,7 +77,7 @@ func TestDiskOwn(t *testing.T) {
 	sb := r.create(limited)
 	if !r.sandbox(sb.ID).disk.hard {
 		r.remove(sb.ID)
-		t.Skip("no folder in memory")
+		testenv.Require(t, probe.Check{Name: "a folder in memory", Status: probe.No, Detail: "/dev/shm is none"})
 	}
 	if n := r.points.count("Kernel.Tmpfs"); n != 2 {
 		t.Errorf("%d file systems were made", n)

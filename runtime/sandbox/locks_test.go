@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -66,8 +67,7 @@ func TestClocksOfAdopted(t *testing.T) {
 		all.Go(func() { m.quiet(s) })
 		all.Wait()
 		m.quiet(s) // whoever was last
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
+		testenv.Elapse(2 * time.Hour)
 		if m.byID[s.id] != s || len(m.removing) > 0 {
 			t.Error("a sandbox whose clocks were stopped is removed")
 		}

@@ -85,8 +85,8 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, most, errNotReady)
 	defer cancel()
-	trying, stopTrying := context.WithCancel(waiting)
-	defer stopTrying()
+	trying, stopTrying := context.WithCancelCause(waiting)
+	defer stopTrying(nil)
 	ended := make(chan struct{}) // the command, by itself, and not well
 	if started != nil {
 		go func() {
@@ -94,7 +94,7 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 			case <-started.done:
 				if code, _ := started.howEnded(); code != 0 {
 					close(ended)
-					stopTrying() // or it would be heard of behind the end of a try
+					stopTrying(errStartFailed) // or it would be heard of behind the end of a try
 				}
 			case <-waiting.Done():
 			}
@@ -106,6 +106,9 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 	}
 	return w.forCommand(ctx, waiting, trying)
 }
+
+// errStartFailed is why a try ends.
+var errStartFailed = errors.New("what the template starts has failed")
 
 // errNotReady is why a ready check ends.
 var errNotReady = errors.New("the time of the ready check is over")

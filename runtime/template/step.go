@@ -137,7 +137,7 @@ func (s *Set) command(ctx context.Context, j *job, i int, where string) error {
 func denied(res *api.ExecResult) string {
 	for _, d := range res.Denials {
 		if d.Kind == "net" {
-			return fmt.Sprintf("; %s was refused, which build.network of the template decides", d.Target)
+			return fmt.Sprintf("; %s was refused (%s): build.network of the template decides", d.Target, d.Why)
 		}
 	}
 	for _, f := range res.Failures {

@@ -231,6 +231,8 @@ func TestUsageErrors(t *testing.T) {
 		{"exec -- ls", "no sandbox", "hutch exec --help"},
 		{"inspect", "an argument is missing", "hutch inspect --help"},
 		{"image frob", `there is no command "frob"`, "hutch image --help"},
+		{"help workspaces", `there is no command "workspaces"`, "hutch workspace"},
+		{"help image frob", `there is no command "frob"`, "hutch image --help"},
 		{"ps x", `unexpected argument "x"`, "hutch ps --help"},
 		{"rpc m {", "not valid JSON", "hutch rpc --help"},
 		{"rpc m []", "not a JSON object", "hutch rpc --help"},

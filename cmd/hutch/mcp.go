@@ -96,7 +96,7 @@ func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
 				err = api.Errorf(api.PermissionDenied,
 					"--mode %s has commands run on the host, outside of any sandbox, which the configuration refuses",
 					cfg.Mode).
-					WithOp("mcp").WithHint("leave out --mode; or put `host_execution: allowed` into %s, and run `hutch config reload`", info.Paths.Config)
+					WithOp("mcp").WithHint("leave out --mode; or put `host_execution: allowed` into %s, then run `hutch config approve` and `hutch config reload`", info.Paths.Config)
 			}
 			return err
 		})

@@ -111,6 +111,7 @@ func newRoot(args []string) *cobra.Command {
 		&cobra.Group{ID: groupImage, Title: "Images"},
 		&cobra.Group{ID: groupSystem, Title: "The system"},
 	)
+	root.SetHelpCommand(newHelp(root))
 	root.SetHelpCommandGroupID(groupSystem)
 	root.SetCompletionCommandGroupID(groupSystem)
 	root.SetFlagErrorFunc(flagError)
@@ -138,6 +139,22 @@ func flagError(cmd *cobra.Command, err error) error {
 		return known
 	}
 	return unknownFlag(cmd.CommandPath(), cli.Usage(cmd.CommandPath(), err), err.Error())
+}
+
+// newHelp is cobra's help command, but for commands that there are not, which are errors.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]...",
+		Short: "Help about any command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(about, append(rest, args...)[0])
+			}
+			return about.Help()
+		},
+	}
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

@@ -140,6 +140,9 @@ unless PATH names it. With -i each change is shown, and you choose files, or par
 				default:
 					printPaths(cmd.OutOrStdout(), r.Applied)
 				}
+				if len(r.Applied)+len(r.Failed) == 0 && !asJSON {
+					fmt.Fprintln(cmd.ErrOrStderr(), "hutch: nothing to apply: the folder has what the sandbox has")
+				}
 				more(cmd, r.More)
 				return left(cmd, "applied", r.Failed, asJSON)
 			})

@@ -106,7 +106,7 @@ func (l *Logs) dirOf(sandbox string) (string, error) {
 		}
 	}
 	return "", api.Errorf(api.NotFound, "there is no audit log of sandbox %q", sandbox).WithField("sandbox").
-		WithHint("`hutch audit ls` lists what is kept; audit.enabled in the configuration says whether there are any")
+		WithHint("`hutch audit ls` lists what is kept, of a sandbox that was removed by its id; audit.enabled in the configuration says whether there are any")
 }
 
 // Read returns records as audit.read does. It waits for the next one where there is none

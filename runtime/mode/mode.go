@@ -158,7 +158,7 @@ func (d *Decider) allowed(a *asked) error {
 		return api.Errorf(api.PermissionDenied,
 			"mode %s runs commands on the host, outside of any sandbox, which the configuration refuses",
 			a.answer.Mode).
-			WithField("mode").WithHint("use mode all; or, to allow it on this machine, put `host_execution: allowed` into the file that `hutch config path` names, and run `hutch config reload`")
+			WithField("mode").WithHint("use mode all; or, to allow it on this machine, put `host_execution: allowed` into the file that `hutch config path` names, then run `hutch config approve`, which asks you, and `hutch config reload`")
 	case a.who.Private:
 		return api.Errorf(api.FailedPrecondition,
 			"mode %s: a private daemon does not keep the record of what runs on the host", a.answer.Mode).

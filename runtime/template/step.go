@@ -129,15 +129,15 @@ func (s *Set) command(ctx context.Context, j *job, i int, where string) error {
 		text = ":\n" + f.Output
 	}
 	return api.Errorf(api.FailedPrecondition, "%s failed, %q: %s%s", where, f.Text, why, text).WithFailed(f).
-		WithHint("nothing was kept; correct the step, and build again: hutch template build %s%s", j.d.Spec.Name,
-			denied(&res))
+		WithHint("nothing was kept; correct the step in its file: hutch template create --replace -f FILE; "+
+			"or try this one again: hutch template build %s%s", j.d.Spec.Name, denied(&res))
 }
 
 // denied says what was refused, or has failed, which may be why a step has failed.
 func denied(res *api.ExecResult) string {
 	for _, d := range res.Denials {
 		if d.Kind == "net" {
-			return fmt.Sprintf("; %s was refused, which build.network of the template decides", d.Target)
+			return fmt.Sprintf("; %s was refused (%s): build.network of the template decides", d.Target, d.Why)
 		}
 	}
 	for _, f := range res.Failures {

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -81,10 +82,18 @@ func TestMCPConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The suite sends no Authorization. Everything else goes through as it is, Host too.
-	front := httptest.NewServer(&httputil.ReverseProxy{Transport: mcpToken, Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{Transport: mcpToken, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(server)
 		r.Out.Host = r.In.Host
-	}})
+	}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// net/http closes the body of a request when the answer to it begins. The transport may not have seen the end
+		// of it yet, fails, and cuts the answer off.
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
 	defer front.Close()
 	dir := w.Sub(t, "findings")
 	run := exec.Command("node", "testdata/mcp/run.mjs", suite, "server", "--url", front.URL+"/mcp", "--suite", "all",

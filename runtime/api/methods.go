@@ -13,7 +13,7 @@ type Call[P, R any] struct {
 	Name    string
 	Summary string // one sentence, which begins with a verb
 	Notes   string // what else a caller must know
-	// FDs says that fds may ride on the request, Progress that news come meanwhile if the params ask for them.
+	// FDs says that fds may be passed with the request, Progress that notifications are sent if the params ask.
 	FDs, Progress bool
 	// EndsWithCaller says that it is cancelled when the connection is lost: it runs something for its caller, or its
 	// answer is the only place where an id is said.

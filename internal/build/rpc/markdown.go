@@ -83,8 +83,8 @@ func (m *markdown) method(c *call, method object) error {
 		text += " " + notes
 	}
 	for _, flag := range []struct{ name, text string }{
-		{"FDs", "Fds may ride on the request."},
-		{"Progress", "With `progress`, [news](#progress) come meanwhile."},
+		{"FDs", "File descriptors may be passed with the request."},
+		{"Progress", "With `progress`, [progress notifications](#progress) are sent during the call."},
 		{"EndsWithCaller", "It is cancelled when the connection is lost."},
 	} {
 		if c.has(flag.name) {

@@ -90,8 +90,8 @@ func (x *Execs) Mount(sandbox string) (*os.File, error) {
 	return sys.CloneReadOnly(x.dir(sandbox, ""))
 }
 
-// Make makes the cgroup of an exec. Limits other than these three are not its
-// business.
+// Make makes the cgroup of an exec. Limits of CPUs, memory and processes are set; others are not its business. Without
+// a limit of memory of its own it shows the sandbox's, see mirror.
 func (x *Execs) Make(sandbox, exec string, l api.Limits) error {
 	if err := x.enable(sandbox, l); err != nil {
 		return err
@@ -108,6 +108,18 @@ func (x *Execs) Make(sandbox, exec string, l api.Limits) error {
 		if err != nil {
 			return errors.Join(err, os.Remove(dir))
 		}
+	}
+	if !x.memoryV2() {
+		return nil
+	}
+	var err error
+	if l.MemoryBytes > 0 {
+		err = unix.Setxattr(dir, ownMemory, nil, 0)
+	} else {
+		err = x.mirrorInto(sandbox, dir, unlimited)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("limit the memory of cgroup %s: %w", dir, err), os.Remove(dir))
 	}
 	return nil
 }
@@ -189,8 +201,8 @@ func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, er
 
 // Reusable says that no process is left in the cgroup of an exec, so that another
 // may have it: a fresh one costs the kernel more than all else that an exec does
-// with it. Not one with a memory controller, which remembers its peak, nor one in which forks
-// were refused, which is counted.
+// with it. Not one in which forks were refused, which is counted. Its CPU time and its peak of memory go on from what
+// they were.
 func (x *Execs) Reusable(sandbox, exec string) bool {
 	dir := x.dir(sandbox, exec)
 	text, err := x.files.read(dir, "cgroup.events")
@@ -198,7 +210,7 @@ func (x *Execs) Reusable(sandbox, exec string) bool {
 		return false
 	}
 	populated, ok := flatKey(text, "populated")
-	if !ok || populated != 0 || x.memoryV2() && unix.Access(filepath.Join(dir, "memory.peak"), unix.F_OK) == nil {
+	if !ok || populated != 0 {
 		return false
 	}
 	return !x.v2("pids") || x.event("pids", filepath.Join(sandbox, exec), "pids.events", "", "max") == 0

@@ -26,10 +26,13 @@ func (x *Execs) Limit(sandbox string, l api.Limits) error {
 			return err
 		}
 	}
-	if !x.v2("memory") && x.mounts["memory"] != "" {
-		return limitMemory1(filepath.Join(x.mounts["memory"], sandbox), l)
+	switch {
+	case l.MemoryBytes == 0 || x.mounts["memory"] == "":
+		return nil
+	case x.v2("memory"):
+		return x.mirror(sandbox, l.MemoryBytes)
 	}
-	return nil
+	return limitMemory1(filepath.Join(x.mounts["memory"], sandbox), l)
 }
 
 func (x *Execs) set(sandbox string, s setting) error {

@@ -12,6 +12,9 @@ import (
 // memoryFile prints the limit of memory as programs find it: that of cgroup v2, or of v1.
 const memoryFile = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"
 
+// ownMemoryFile prints that of the command's own cgroup of v2, which is all that a JVM before 24 looks at.
+const ownMemoryFile = "cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/memory.max"
+
 // TestSeenLimits: programs size themselves by the limits of their sandbox, also after these have changed, and not by
 // the host.
 func TestSeenLimits(t *testing.T) {
@@ -46,10 +49,6 @@ func TestSeenLimits(t *testing.T) {
 		"java":    {`java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '/ MaxHeapSize/ { print $4 }'; java -XshowSettings:system -version 2>&1 | awk '/Effective CPU/ { print $4 }'`, "134217728\n1"},
 		"python3": {`python3 -c 'import os; print(len(os.sched_getaffinity(0)), os.cpu_count())'`, "1 1"},
 	} {
-		// A JVM before 24 does not look above the cgroup of its own command, where v2 has the limit.
-		if program == "java" && !strings.Contains(c.Exec(sb, "cat /proc/self/cgroup").Stdout, "memory:/") {
-			continue
-		}
 		t.Run(program, func(t *testing.T) {
 			testenv.Programs(t, program)
 			if res := c.Exec(sb, tt.command); strings.TrimSpace(res.Stdout) != tt.out {
@@ -66,16 +65,40 @@ func TestSeenLimits(t *testing.T) {
 		}
 		c.Call(nil, "sandbox.remove", world.Params{"sandbox": other})
 	}
-	var running struct{ Exec string }
-	c.Call(&running, "exec.start", world.Params{"sandbox": sb, "argv": []string{"sh", "-c", "read x; nproc"}})
-	c.Call(nil, "sandbox.update",
-		world.Params{"sandbox": sb, "limits": world.Params{"memory_bytes": 256 << 20,
-			"cpus": float64(runtime.NumCPU())}})
-	c.Call(nil, "exec.write", world.Params{"exec": running.Exec, "data": "\n"})
-	var ended world.ExecResult
-	if c.Call(&ended, "exec.wait", world.Params{"exec": running.Exec}); ended.Stdout != w.Inside(t, "nproc") {
-		t.Errorf("%q CPUs of a command that ran when the limit was raised", ended.Stdout)
+	memory := memoryFile
+	if !strings.Contains(c.Exec(sb, "cat /proc/self/cgroup").Stdout, "memory:/") {
+		memory = ownMemoryFile
+		want(memory, "536870912")
 	}
+	start := func(limits world.Params) (id string) {
+		var running struct{ Exec string }
+		c.Call(&running, "exec.start", world.Params{"sandbox": sb, "limits": limits,
+			"argv": []string{"sh", "-c", "read x; nproc; " + memory}})
+		return running.Exec
+	}
+	end := func(id, out string) {
+		t.Helper()
+		c.Call(nil, "exec.write", world.Params{"exec": id, "data": "\n"})
+		var ended world.ExecResult
+		if c.Call(&ended, "exec.wait", world.Params{"exec": id}); ended.Stdout != w.Inside(t, "nproc")+out {
+			t.Errorf("a command that ran when the limits were changed: %q, want %q; %s", ended.Stdout, out,
+				ended.Stderr)
+		}
+	}
+	running, limited := start(world.Params{}), ""
+	if memory == ownMemoryFile {
+		limited = start(world.Params{"memory_bytes": 512 << 20}) // as much as the sandbox, and its own
+	}
+	c.Call(nil, "sandbox.update",
+		world.Params{"sandbox": sb, "limits": world.Params{"memory_bytes": 768 << 20,
+			"cpus": float64(runtime.NumCPU())}})
+	end(running, "805306368\n")
+	if limited != "" {
+		end(limited, "536870912\n")
+	}
+	want(memory, "805306368")
+	c.Call(nil, "sandbox.update", world.Params{"sandbox": sb, "limits": world.Params{"memory_bytes": 256 << 20}})
+	want(memory, "268435456")
 	want(memoryFile, "268435456")
 	if all := c.Exec(sb, "nproc").Stdout; all != w.Inside(t, "nproc") {
 		t.Errorf("%s CPUs of a sandbox with all", all)

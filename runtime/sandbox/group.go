@@ -116,7 +116,7 @@ func (m *Manager) settleGroup(r *running, killed bool) {
 	}
 	// Asked first: the use of an empty cgroup does not grow any more.
 	reusable := !killed && !r.group.Once && m.cfg.Cgroups.Reusable(r.s.cgroup, r.group.Name)
-	cpu, memory, err := m.cfg.Cgroups.Usage(r.s.cgroup, r.group.Name)
+	cpu, memory, err := m.usageOf(r, r.group)
 	if err != nil {
 		reusable = false
 	} else {
@@ -131,6 +131,16 @@ func (m *Manager) settleGroup(r *running, killed bool) {
 	if !reusable {
 		m.leaveGroup(r)
 	}
+}
+
+// usageOf is what was used in an exec's cgroup, by those that had it before, too. memory is 0 where it is not the
+// exec's alone: the kernel keeps the peak of all.
+func (m *Manager) usageOf(r *running, g group) (cpu time.Duration, memory int64, err error) {
+	cpu, memory, err = m.cfg.Cgroups.Usage(r.s.cgroup, g.Name)
+	if !g.Once || g.Used > 0 {
+		memory = 0
+	}
+	return cpu, memory, err
 }
 
 // end kills the exec and all it left behind. A PID 1 that does not report it in

@@ -66,19 +66,6 @@ func hintOf(argv []string, writableUsr bool) string {
 	return ""
 }
 
-// jvmHint is what to do about a command without memory, if it starts a JVM: one before 24 does not look above the
-// cgroup that it is in (JDK-8322420), and of v2 that is the command's own, without a limit.
-func jvmHint(argv []string) string {
-	for w := range strings.FieldsFuncSeq(strings.Join(argv, " "),
-		func(r rune) bool { return strings.ContainsRune(" ;&|()\n`", r) }) {
-		switch w[strings.LastIndexByte(w, '/')+1:] {
-		case "java", "javac", "mvn", "mvnw", "gradle", "gradlew", "sbt", "kotlin", "kotlinc", "scala":
-			return "a JVM before 24 takes the host's memory for its own: tell it the limit, JAVA_TOOL_OPTIONS=-XX:MaxRAM=512m for example"
-		}
-	}
-	return ""
-}
-
 // killedByProfile is what a caller's own profile may have to do with SIGSYS.
 const killedByProfile = "the sandbox's seccomp profile kills what calls that have SCMP_ACT_KILL, KILL_PROCESS or TRAP in it, and what calls the " +
 	"kernel as another architecture does: `journalctl -k -g type=1326` on the host shows the number of the call (syscall=)"

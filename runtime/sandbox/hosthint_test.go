@@ -5,16 +5,6 @@ import (
 	"testing"
 )
 
-// TestJVMHint: who starts a JVM is told, and nobody else.
-func TestJVMHint(t *testing.T) {
-	for command, want := range map[string]bool{"java -jar x.jar": true, "cd app && ./gradlew test": true,
-		"node java.js": false, "": false} {
-		if got := jvmHint([]string{"sh", "-c", command}); (got != "") != want {
-			t.Errorf("%q: %q", command, got)
-		}
-	}
-}
-
 // TestHintOf: who installs something in the image host is told what to do, and nobody else is.
 func TestHintOf(t *testing.T) {
 	for _, tt := range []struct {

@@ -59,9 +59,6 @@ func (r *running) outcome() api.ExecResult {
 	res.Unguarded = r.unguarded
 	argv := append(slices.Clone(r.params.Argv), r.params.Command)
 	res.Hint = orElse(r.s.hint(res.ExitCode, argv...), r.shm)
-	if res.Verdict == api.VerdictOOM && r.s.Record().Isolation.Cgroups == "v2" {
-		res.Hint = orElse(res.Hint, jvmHint(argv))
-	}
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}
 	return res
 }

@@ -324,10 +324,10 @@ func (m *Manager) lengthsNow(r *running) (api.Offsets, error) {
 // used is what the exec has used so far, where it has a cgroup that tells.
 func (m *Manager) used(r *running) (cpu time.Duration, memory int64) {
 	r.s.mu.Lock()
-	name := r.group.Name
+	g := r.group
 	r.s.mu.Unlock()
-	if name != "" {
-		cpu, memory, _ = m.cfg.Cgroups.Usage(r.s.cgroup, name)
+	if g.Name != "" {
+		cpu, memory, _ = m.usageOf(r, g)
 	}
 	return cpu, memory
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hutch-sh/hutch/images"
 	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
@@ -29,7 +30,7 @@ func (b imageBackend) Commit(ctx context.Context, p api.CommitParams, progress f
 }
 
 // Export writes into what the caller has opened: this process opens no path for it.
-func (b imageBackend) Export(ctx context.Context, p api.ExportParams, fds sandbox.Taker) (api.Exported, error) {
+func (b imageBackend) Export(ctx context.Context, p api.ExportParams, fds packet.Taker) (api.Exported, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
 	ref, err := b.d.imageName(p.Ref)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code"
 	"github.com/hutch-sh/hutch/runtime/mode"
@@ -40,7 +41,7 @@ func atOnce[P, R any](f func(P) (R, error)) func(context.Context, P) (R, error) 
 }
 
 // withFDs is of what takes fds.
-func withFDs[P, R any](f func(context.Context, P, sandbox.Taker) (R, error)) func(context.Context, *server.Call, P) (R,
+func withFDs[P, R any](f func(context.Context, P, packet.Taker) (R, error)) func(context.Context, *server.Call, P) (R,
 	error) {
 	return func(ctx context.Context, c *server.Call, p P) (R, error) { return f(ctx, p, c.FDs) }
 }
@@ -201,16 +202,16 @@ func (d *daemon) execMethods(m *server.Methods) {
 		return d.tools.CallTool(ctx, p, c.Started)
 	})
 
-	server.HandleCall(m, api.CallFSRead, withFDs(g.ReadFile))
-	server.HandleCall(m, api.CallFSWrite, withFDs(g.WriteFile))
-	server.Handle(m, api.CallFSList, g.ListFiles)
-	server.Handle(m, api.CallFSStat, g.StatFile)
-	server.Handle(m, api.CallFSMkdir, g.MakeFolder)
-	server.Handle(m, api.CallFSRemove, g.RemoveFile)
-	server.Handle(m, api.CallFSMove, server.Done(g.MoveFile))
-	server.HandleCall(m, api.CallFSPack, withFDs(g.PackFiles))
-	server.HandleCall(m, api.CallFSUnpack, withFDs(g.UnpackFiles))
-	server.Handle(m, api.CallFSSync, g.SyncFiles)
+	server.HandleCall(m, api.CallFSRead, withFDs(g.Files.Read))
+	server.HandleCall(m, api.CallFSWrite, withFDs(g.Files.Write))
+	server.Handle(m, api.CallFSList, g.Files.List)
+	server.Handle(m, api.CallFSStat, g.Files.Stat)
+	server.Handle(m, api.CallFSMkdir, g.Files.MakeFolder)
+	server.Handle(m, api.CallFSRemove, g.Files.Remove)
+	server.Handle(m, api.CallFSMove, server.Done(g.Files.Move))
+	server.HandleCall(m, api.CallFSPack, withFDs(g.Files.Pack))
+	server.HandleCall(m, api.CallFSUnpack, withFDs(g.Files.Unpack))
+	server.Handle(m, api.CallFSSync, g.Files.Sync)
 }
 
 func (d *daemon) networkMethods(m *server.Methods) {
@@ -229,9 +230,9 @@ func (d *daemon) networkMethods(m *server.Methods) {
 	server.Handle(m, api.CallNetworkAnswer, server.Done(d.approvals.Answer))
 	server.Handle(m, api.CallNetworkForget, atOnce(d.approvals.Forget))
 
-	server.HandleCall(m, api.CallPortExpose, withFDs(g.ExposePort))
-	server.Handle(m, api.CallPortList, g.Ports)
-	server.Handle(m, api.CallPortClose, g.ClosePort)
+	server.HandleCall(m, api.CallPortExpose, withFDs(g.Ports.Expose))
+	server.Handle(m, api.CallPortList, g.Ports.List)
+	server.Handle(m, api.CallPortClose, g.Ports.Close)
 }
 
 func (b imageBackend) methods(m *server.Methods) {

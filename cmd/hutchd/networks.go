@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
@@ -64,7 +65,7 @@ func (n networks) Adopt(id, dir string, p api.NetPolicy) (sandbox.Network, error
 	return network(n.Engine.Adopt(id, dir, p))
 }
 
-func (n networks) Ports(id string, netns *os.File) (sandbox.Ports, error) {
+func (n networks) Ports(id string, netns *os.File) (ports.Carrier, error) {
 	p, err := n.Engine.Ports(id, netns)
 	if err != nil { // a nil pointer must not become an interface that is not nil
 		return nil, err

@@ -35,6 +35,7 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"runtime/spec", module + "/internal/sys", "runtime/spec is pure", module + "/runtime/api"},
 	{"runtime/launch", module + "/images", "loaded on every sandbox start", module + "/cgroups"},
 	{"runtime/launch/launchapi", module + "/seccomp", "messages, not the launcher", module + "/runtime/api"},
+	{"runtime/files", module + "/runtime/sandbox", "does not know it", module + "/runtime/excerpt"},
 	{"runtime/guest", module + "/runtime/sandbox", "PID 1 of untrusted code", module + "/internal/sys"},
 	{"internal/cleanup", module + "/runtime/sandbox", "internal is below every other folder", module + "/runtime/api"},
 	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},

@@ -23,6 +23,12 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
+// Taker hands over the fds that came with a request.
+type Taker interface {
+	// Take returns a file of the fd at index, which the caller owns.
+	Take(index int) (*os.File, error)
+}
+
 const (
 	// maxInline keeps a packet below net.core.wmem_max's default of 212992.
 	maxInline = 96 << 10

@@ -152,7 +152,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	c := commands[p.Language]
 	dir := "/tmp/hutch-code-" + interp.NewToken()[:12]
 	file := api.FileParams{Sandbox: p.Sandbox, Path: dir + "/" + c.file, User: p.User}
-	if _, err := r.boxes.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: p.Code, Parents: true,
+	if _, err := r.boxes.Files.Write(ctx, api.FileWriteParams{FileParams: file, Data: p.Code, Parents: true,
 		Mode: "0600"}, nil); err != nil {
 		return api.CodeResult{}, err
 	}
@@ -160,8 +160,9 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 		folder := file
 		folder.Path = dir
 		// a dead sandbox's is gone
-		_, _ = r.boxes.RemoveFile(context.WithoutCancel(ctx), api.FileRemoveParams{FileParams: folder, Recursive: true,
-			MissingOK: true})
+		_, _ = r.boxes.Files.Remove(context.WithoutCancel(ctx),
+			api.FileRemoveParams{FileParams: folder, Recursive: true,
+				MissingOK: true})
 	}()
 	env := map[string]string{}
 	if p.Language == "go" { // which needs a place for what it builds

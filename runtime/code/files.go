@@ -25,7 +25,7 @@ func (r *Runner) list(ctx context.Context, p *api.CodeParams, box *api.Sandbox) 
 	if dir != "/" {
 		params.Recursive, params.Depth = true, interp.LookedDepth
 	}
-	list, err := r.boxes.ListFiles(ctx, params)
+	list, err := r.boxes.Files.List(ctx, params)
 	return list.Entries, err
 }
 
@@ -47,7 +47,7 @@ func (r *Runner) addFiles(ctx context.Context, p *api.CodeParams, box *api.Sandb
 		return // the sandbox has ended, say, which the result tells
 	}
 	interp.AddFiles(res, workdir(p, box), before, files, func(path string) (string, bool) {
-		c, err := r.boxes.ReadFile(ctx,
+		c, err := r.boxes.Files.Read(ctx,
 			api.FileReadParams{FileParams: api.FileParams{Sandbox: p.Sandbox, Path: path, User: p.User},
 				Limit: interp.MaxImage, Encoding: api.Base64}, nil)
 		return c.Data, err == nil && c.EOF

@@ -304,7 +304,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 			return err
 		}
 		own.Add(s.net.Close)
-		if err := s.seen.recall(s.wantedFile()); err != nil {
+		if err := s.seen.Recall(s.wantedFile()); err != nil {
 			return err
 		}
 	} else {
@@ -351,7 +351,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.adoptScope(s)
 	m.mu.Unlock()
-	m.adoptPorts(s, h.PID)
+	m.Ports.Adopt(portsBox{m, s, h.PID}, s.exposed)
 	s.knowServers(s.servers()) // the hutchd before has told about them
 	m.watchCalls(s)
 	for i := range h.Execs {

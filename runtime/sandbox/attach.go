@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
 // Attachment reads an exec's output as it comes, both streams from offsets of its
@@ -269,7 +270,7 @@ func (a *Attachment) cut(data []byte, last bool) (_ []byte, text bool) {
 	if !a.text {
 		return data, false
 	}
-	whole, cut := trimLastRune(data)
+	whole, cut := excerpt.TrimLastRune(data)
 	if !utf8.Valid(whole) || (cut > 0 && len(whole) == 0 && last) {
 		return data, false
 	}

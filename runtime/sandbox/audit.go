@@ -7,7 +7,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
 // noAudit is for managers whose sandboxes' doings nobody records.
@@ -58,7 +58,7 @@ func (m *Manager) auditExec(r *running, err error) {
 	} else {
 		c.PID = r.exec.PID
 	}
-	if stdin, err := decode("stdin", p.Stdin, p.Encoding); err == nil && len(stdin) > 0 {
+	if stdin, err := excerpt.Decode("stdin", p.Stdin, p.Encoding); err == nil && len(stdin) > 0 {
 		c.Stdin = audit.Whole(stdin, m.cfg.Audit.Full())
 	}
 	m.cfg.Audit.Note(audit.Entry{
@@ -109,33 +109,4 @@ func (m *Manager) auditShell(ctx context.Context, sh *shell, run *shellRun, comm
 		}
 	}
 	m.audit(ctx, sh.r.s, sh.r.id, kind, a, len(command))
-}
-
-// auditFile notes what was done with a file: data was given, out and reply came back.
-func (m *Manager) auditFile(ctx context.Context, s *Sandbox, op, user string, req *filesapi.Request, data, out []byte,
-	reply *filesapi.Reply, err error) {
-	kind := api.AuditKind(op)
-	if op == api.MethodFSList || op == api.MethodFSStat || !m.cfg.Audit.Wants(kind) {
-		return
-	}
-	a := api.AuditFile{Path: valid([]byte(req.Path)), To: valid([]byte(req.To)), User: user}
-	if err != nil {
-		a.Error = err.Error()
-	}
-	content := data
-	if op == api.MethodFSRead {
-		content = out
-	}
-	if req.Op == filesapi.OpLines || req.Op == filesapi.OpSync { // JSON: what was read, or a list of names
-		content = nil
-	}
-	if len(content) > 0 {
-		a.Content = audit.Whole(content, m.cfg.Audit.Full())
-	} else if reply != nil {
-		a.Bytes = reply.Bytes
-	}
-	if reply != nil {
-		a.Entries = reply.Count
-	}
-	m.audit(ctx, s, "", kind, a, min(len(content), audit.Digested))
 }

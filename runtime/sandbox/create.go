@@ -9,22 +9,17 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
-// Taker hands over the fds that rode on a request.
-type Taker interface {
-	// Take returns a file of the fd at index, which the caller owns.
-	Take(index int) (*os.File, error)
-}
-
 // CreateRequest is a validated request for a sandbox.
 type CreateRequest struct {
 	Spec     api.Spec
-	FDs      Taker
+	FDs      packet.Taker
 	User     uint32 // whose quotas it counts for
 	Conn     uint64 // the connection it came on
 	Debug    bool
@@ -143,7 +138,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err != nil || len(uploads) == 0 {
 		return r, err
 	}
-	if err := m.upload(ctx, r.ID, uploads); err != nil {
+	if err := m.Files.Upload(ctx, r.ID, uploads); err != nil {
 		if !r.Existing {
 			m.removeNow(ctx, r.ID)
 		}

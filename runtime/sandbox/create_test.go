@@ -134,7 +134,8 @@ func TestRemoveFails(t *testing.T) {
 			call := "Networks.Close " + what
 			r := newRig(t)
 			sb := r.create(rich)
-			if _, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 80}, nil); err != nil {
+			if _, err := r.m.Ports.Expose(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 80},
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			r.points.failing(call, errInjected)

@@ -12,6 +12,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
@@ -175,7 +176,7 @@ type Networks interface {
 	// Adopt takes over the network that a hutchd before has opened.
 	Adopt(id, dir string, p api.NetPolicy) (Network, error)
 	// Ports are the ports of a sandbox that the host reaches, of which there are none yet; netns stays the caller's.
-	Ports(id string, netns *os.File) (Ports, error)
+	Ports(id string, netns *os.File) (ports.Carrier, error)
 	// Resolver is the address of the resolver in each that Open makes.
 	Resolver() netip.Addr
 	// NoResolver is the address of the one that refuses.
@@ -191,18 +192,6 @@ type Namespace interface {
 	// File is the namespace, which a sandbox joins. It is the Namespace's.
 	File() *os.File
 	// Close gives it back, unless a network was opened in it.
-	Close() error
-}
-
-// Ports carry connections of the host's to servers in one sandbox. Calls come one at a time.
-type Ports interface {
-	// Expose listens where p says, or goes on with listener, which it owns and which may be nil.
-	Expose(p api.PortExposeParams, listener *os.File) (api.Port, error)
-	// Adopt goes on with what a hutchd before has exposed.
-	Adopt(p api.Port) error
-	List() []api.Port
-	// Unexpose returns when nothing listens at an address, and its connections are closed.
-	Unexpose(address string) error
 	Close() error
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
-	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
 // What a sandbox may write: all that is below its folder fs, which is the upper folders of
@@ -341,28 +340,6 @@ func (m *Manager) beginDisk(r *running) {
 	r.wasOver = d.isOver()
 	r.disk, r.gone = d.use(), d.goneSoFar()
 	d.begin()
-}
-
-// writing says that a call of a files worker makes files.
-func writing(op string) bool {
-	return op == filesapi.OpWrite || op == filesapi.OpMkdir || op == filesapi.OpUnpack || op == filesapi.OpReplace ||
-		op == filesapi.OpPatch
-}
-
-// mayWrite refuses calls that make files in a sandbox that is over its limit.
-func (m *Manager) mayWrite(s *Sandbox, op string) error {
-	d := s.disk
-	if d == nil {
-		return nil
-	}
-	if d.isOver() { // something may have been removed
-		m.gauge(s, 0, diskuse.Usage{})
-	}
-	d.begin()
-	if d.isOver() && writing(op) {
-		return s.diskFull()
-	}
-	return nil
 }
 
 // boundFiles bounds the size of every file that an exec writes.

@@ -259,7 +259,7 @@ func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done
 		if done != nil {
 			done()
 		}
-		s.endWorkers(m)
+		m.Files.End(&s.files)
 		if first {
 			return nil
 		}
@@ -282,7 +282,7 @@ func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done
 	if err := awaitAll(ctx, s.stopAll(errDisk)); err != nil { // those that were being started
 		return err
 	}
-	s.endWorkers(m)
+	m.Files.End(&s.files)
 	s.mu.Lock()
 	s.spare, s.workersGroup = nil, "" // never used again after cgroup.kill
 	s.mu.Unlock()

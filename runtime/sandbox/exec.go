@@ -14,6 +14,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -78,7 +79,7 @@ func (r *running) wrote(n int64) {
 // ExecRequest is exec.run or exec.start as it arrived.
 type ExecRequest struct {
 	Params  api.ExecParams
-	FDs     Taker
+	FDs     packet.Taker
 	Started func(exec string, pid int) // called once the command runs; never nil
 	// Sent calls what it is given when the caller has the result, or is gone. For Run; nil
 	// when the caller has it as soon as Run returns.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
 // keptExecs is how many ended execs of one sandbox can still be read.
@@ -289,7 +290,7 @@ func (r *running) chunk(st *stream, off, limit int64, want api.Encoding) (api.Ch
 	}
 	total, _ := st.known()
 	next := start + int64(len(data))
-	text, enc, cut := encode(data, want, ended && next == total)
+	text, enc, cut := excerpt.Encode(data, want, ended && next == total)
 	next -= int64(cut)
 	return api.Chunk{Offset: start, Next: next, Data: text, Encoding: enc, EOF: ended && next >= total}, nil
 }

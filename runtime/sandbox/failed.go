@@ -21,21 +21,16 @@ func (m *Manager) Failed(sandbox string, e api.FailedEvent) {
 		m.cfg.Events.Emit(api.EventNetworkFailed, sandbox, "", e)
 		return
 	}
-	now := time.Now()
 	d := api.Denial{
 		Kind: kindFailed, Target: e.Where(), NetTarget: e.NetTarget, Why: e.Why, HowToAllow: e.Hint,
-		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: api.Refusal{Errno: e.Errno},
+		Count: e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: api.Refusal{Errno: e.Errno},
 	}
-	s.seen.mu.Lock()
-	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = m.attribute(s, d, 0)
 	m.audit(context.Background(), s, d.Exec, api.AuditFailed, e, 0)
-	s.seen.untold += e.Untold
-	s.seen.skipped += e.Untold
-	if count, untold, tell := s.seen.denied(d, now); tell {
+	s.seen.Enter(d, e.Untold, func(count, untold int64) {
 		e.Count, e.Untold = count, untold
 		m.cfg.Events.Emit(api.EventNetworkFailed, s.id, d.Exec, e)
-	}
+	})
 }
 
 // look is how far one has looked at what is told only behind a command that failed. What came before is of others.

@@ -22,7 +22,6 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 		}
 		return
 	}
-	now := time.Now()
 	x := s.explainFile(r.File, unix.Errno(r.Errno))
 	e := api.FileEvent{
 		Op: r.File.Op, Path: r.File.Path, Rule: x.rule, Why: x.why, HowToAllow: x.how, Count: r.Count,
@@ -34,15 +33,13 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 	}
 	d := api.Denial{
 		Kind: api.KindFile, Target: e.Op + " " + e.Path, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
-		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
+		Count: e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
-	s.seen.mu.Lock()
-	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = s.caller(d, &r)
-	if count, untold, tell := s.seen.denied(d, now); tell {
+	s.seen.Enter(d, 0, func(count, untold int64) {
 		e.Count, e.Untold = count, untold
 		m.cfg.Events.Emit(api.EventFileDenied, s.id, d.Exec, e)
-	}
+	})
 }
 
 // guardRule is by what guarded names are refused.

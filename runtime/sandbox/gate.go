@@ -8,12 +8,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // awaitGate waits until who called opens the gate, which is one of fds: until eight bytes can be read of it, as of an
 // eventfd(2) that was written to. When ctx ends first it returns why.
-func awaitGate(ctx context.Context, fds Taker, field string, index int) error {
+func awaitGate(ctx context.Context, fds packet.Taker, field string, index int) error {
 	gate, err := fds.Take(index)
 	if err != nil {
 		return err

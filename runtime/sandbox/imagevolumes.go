@@ -14,7 +14,6 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
 // maxImageVolumes bounds the folders that an image has made: each costs a call, and images have a few.
@@ -67,13 +66,7 @@ func (m *Manager) makeVolume(ctx context.Context, s *Sandbox, name string) error
 			return err
 		}
 	}
-	w, err := m.worker(ctx, s, "0")
-	if err != nil {
-		return err
-	}
-	defer m.release(s, w)
-	_, _, err = w.client.Call(ctx, filesapi.Request{Op: filesapi.OpMkdir, Parents: true, Path: at}, nil, 0)
-	return err
+	return m.Files.MakeFolderIn(ctx, filesBox{m, s}, at)
 }
 
 // resolve is the path without links of what name is below root, which nobody changes, and whether that is a folder.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
 // Write writes to an exec's stdin. It blocks while the command does not read.
@@ -19,7 +20,7 @@ func (m *Manager) Write(ctx context.Context, p api.WriteParams) error {
 	if err != nil {
 		return err
 	}
-	data, err := decode("data", p.Data, p.Encoding)
+	data, err := excerpt.Decode("data", p.Data, p.Encoding)
 	if err != nil {
 		return err
 	}

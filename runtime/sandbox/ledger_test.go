@@ -9,6 +9,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // noted is an event as it was sent.
@@ -97,7 +98,7 @@ func TestDeniedFlood(t *testing.T) {
 		if len(n.all) != 1 {
 			t.Fatalf("%d events for one thing", len(n.all))
 		}
-		testenv.Elapse(denialPause)
+		testenv.Elapse(refusals.Pause)
 		m.Denied(s.id, denied("same.test"))
 		if last := n.all[len(n.all)-1]; len(n.all) != 2 || last.Count != 500 {
 			t.Errorf("%d events, the last is %+v", len(n.all), last)
@@ -105,7 +106,7 @@ func TestDeniedFlood(t *testing.T) {
 		for i := range 5000 {
 			m.Denied(s.id, denied(fmt.Sprintf("n%d.test", i)))
 		}
-		if len(n.all) > denialBurst+2+denialRate {
+		if len(n.all) > refusals.Burst+2+refusals.Rate {
 			t.Errorf("%d events at once", len(n.all))
 		}
 		testenv.Elapse(time.Minute)
@@ -117,15 +118,15 @@ func TestDeniedFlood(t *testing.T) {
 		if told != 501+5001 {
 			t.Errorf("events tell of %d refusals", told)
 		}
-		all, untold := s.seen.read()
+		all, untold := s.seen.Read()
 		var kept int64
 		for _, d := range all {
 			kept += d.Count
 		}
-		if len(all) != maxDenials || kept+untold != 501+5001 {
+		if len(all) != refusals.MaxKept || kept+untold != 501+5001 {
 			t.Errorf("%d kept with %d refusals, %d untold", len(all), kept, untold)
 		}
-		if got := r.takeRefused(); len(got) != maxExecDenials || got[0].Count != 501 {
+		if got := r.takeRefused(); len(got) != refusals.MaxOfExec || got[0].Count != 501 {
 			t.Errorf("the exec has %d, the first %+v", len(got), got[0])
 		}
 	})
@@ -141,7 +142,7 @@ func TestReasonsApart(t *testing.T) {
 		d.Why, d.HowToAllow = why, "allow what "+why
 		m.Denied(s.id, d)
 	}
-	all, _ := s.seen.read()
+	all, _ := s.seen.Read()
 	for where, list := range map[string][]api.Denial{"why": all, "result": r.takeRefused()} {
 		got := map[string]int64{}
 		for _, d := range list {
@@ -177,12 +178,13 @@ func TestLookupFlood(t *testing.T) {
 		}
 		kept := s.network()
 		refused, failed := part(r.takeRefused())
-		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != maxDenials+1 || len(kept.Failures) != 1 ||
+		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != refusals.MaxKept+1 ||
+			len(kept.Failures) != 1 ||
 			!hasTarget(kept.Denials, "web.test:443") {
 			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(kept.Denials),
 				len(kept.Failures), last)
 		}
-		if len(refused) != maxExecDenials+1 || !hasTarget(refused, "web.test:443") {
+		if len(refused) != refusals.MaxOfExec+1 || !hasTarget(refused, "web.test:443") {
 			t.Errorf("the result has %d denials", len(refused))
 		}
 		if len(failed) != 1 || failed[0].Text() != "down.test:443 failed: nothing listens (start it)" ||
@@ -202,7 +204,7 @@ func TestWanted(t *testing.T) {
 	m, s, _ := refusing(t)
 	s.dir = t.TempDir()
 	m.Denied(s.id, denied("before.test"))
-	if got := s.seen.wanted(); len(got) > 0 {
+	if got := s.seen.Wanted(); len(got) > 0 {
 		t.Errorf("without mode learn: %v", got)
 	}
 	s.record.Network.Mode = api.NetLearn
@@ -213,29 +215,29 @@ func TestWanted(t *testing.T) {
 	if err := appendLine(s.wantedFile(), []byte(`{"name":"cut`)); err != nil {
 		t.Fatal(err)
 	}
-	var next ledger
-	if err := next.recall(s.wantedFile()); err != nil {
+	var next refusals.Ledger
+	if err := next.Recall(s.wantedFile()); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []*ledger{&s.seen, &next} {
+	for _, l := range []*refusals.Ledger{&s.seen, &next} {
 		got := []string{}
-		for _, w := range l.wanted() {
+		for _, w := range l.Wanted() {
 			got = append(got, w.Where())
 		}
 		if slices.Sort(got); fmt.Sprint(got) != "[a.test:443 b.test:443]" {
 			t.Errorf("%v", got)
 		}
 	}
-	for i := range 2 * maxTargets { // lookups, which take no room
+	for i := range 2 * refusals.MaxTargets { // lookups, which take no room
 		m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("l%d.test", i)}, Rule: "record type"})
 	}
-	if got := s.seen.wanted(); len(got) != 2 {
+	if got := s.seen.Wanted(); len(got) != 2 {
 		t.Errorf("%d are kept with lookups", len(got))
 	}
-	for i := range 2 * maxTargets {
+	for i := range 2 * refusals.MaxTargets {
 		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1}, "allow *")
 	}
-	if got := s.seen.wanted(); len(got) != maxTargets {
+	if got := s.seen.Wanted(); len(got) != refusals.MaxTargets {
 		t.Errorf("%d are kept", len(got))
 	}
 }

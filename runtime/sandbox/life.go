@@ -150,3 +150,41 @@ func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, rea
 	_, err := m.kill(ctx, s, reason)
 	return err
 }
+
+// beginCall and endCall enclose a call: the sandbox is not idle meanwhile.
+func (s *Sandbox) beginCall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+}
+
+func (s *Sandbox) endCall(m *Manager) {
+	s.mu.Lock()
+	s.calls--
+	s.mu.Unlock()
+	s.rearmIdle(m)
+}
+
+// mustRun refuses what needs a running sandbox.
+func (s *Sandbox) mustRun() error {
+	if s.state() == api.Running {
+		return nil
+	}
+	if s.state() == api.Paused {
+		return api.Errorf(api.Unavailable, "sandbox %s was paused meanwhile", s.id).
+			WithHint("try again, which resumes it")
+	}
+	if r := s.Record(); r.State == api.Waiting {
+		return api.Errorf(api.FailedPrecondition, "sandbox %s waits in pool %q", s.id, r.Pool).
+			WithHint("take one out of the pool: hutch pool acquire %s", r.Pool)
+	}
+	if r := s.Record(); r.Kept || r.State == api.Stopped || r.State == api.Failed {
+		return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(r)).
+			WithHint("go on with its files: hutch start %s; or remove it: hutch rm %s", s.id, s.id)
+	}
+	return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
+		WithHint("create a new one, or remove it: hutch rm %s", s.id)
+}

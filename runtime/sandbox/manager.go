@@ -21,7 +21,9 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/ports"
 )
 
 // Config is everything a Manager needs; all fields are required but Events and Audit.
@@ -62,6 +64,10 @@ type Settings struct {
 // goroutine.
 type Manager struct {
 	cfg Config
+	// Files serves the files of sandboxes.
+	Files *files.Files
+	// Ports serves their ports.
+	Ports *ports.Ports
 
 	// ctx ends with Close; creates under way are cancelled by it.
 	ctx       context.Context
@@ -151,6 +157,8 @@ func NewManager(cfg Config) *Manager {
 	for i := range m.ahead {
 		m.ahead[i].m, m.ahead[i].kind = m, kindAhead(i)
 	}
+	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
+	m.Ports = ports.New(portsHost{m}, cfg.Logger)
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m

@@ -16,7 +16,7 @@ func (m *Manager) Network(ref string) (_ api.Network, wanted []api.NetTarget, _ 
 	if err != nil {
 		return api.Network{}, nil, err
 	}
-	return s.network(), s.seen.wanted(), nil
+	return s.network(), s.seen.Wanted(), nil
 }
 
 // adoptPlain has the lookups of a sandbox in mode none refused and told again. Without, they fail as they would have:
@@ -37,10 +37,10 @@ func (s *Sandbox) network() api.Network {
 	rec := s.Record()
 	n := api.Network{Sandbox: s.id, Network: rec.Network.NetPolicy, Enforcement: rec.Network.Enforcement}
 	if s.net != nil {
-		n.Rules = s.seen.count(s.net.Uses())
+		n.Rules = s.seen.Count(s.net.Uses())
 		slices.SortFunc(n.Rules, func(a, b api.NetUse) int { return strings.Compare(a.Rule, b.Rule) })
 	}
-	all, untold := s.seen.read()
+	all, untold := s.seen.Read()
 	n.Denials, n.Failures = part(all)
 	n.Untold = untold
 	return n

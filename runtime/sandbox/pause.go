@@ -57,7 +57,7 @@ func (m *Manager) enter(ctx context.Context, s *Sandbox) (leave func(), err erro
 		if state == api.Running && !closed {
 			s.admission.entered++
 			s.mu.Unlock()
-			m.settleFirst(s)
+			m.Files.Settle(filesBox{m, s})
 			return s.leaver(), nil
 		}
 		s.mu.Unlock()
@@ -175,7 +175,7 @@ func (m *Manager) pauseNow(ctx context.Context, s *Sandbox, reason string, idle 
 		return s.Record(), nil
 	}
 	// They would be stopped as well, and are cheaper to start again than to keep.
-	s.endWorkers(m)
+	m.Files.End(&s.files)
 	p := &api.Pause{Since: time.Now().UTC().Truncate(time.Millisecond), By: s.pauseMeans()}
 	// On record before anything stands still: the next hutchd then does it again.
 	s.clock.stop(time.Now())

@@ -46,7 +46,7 @@ func (s *Sandbox) startedAny() bool {
 	s.mu.Lock()
 	started := len(s.execs) > 0 || s.calls > 0 || s.record.Start != ""
 	s.mu.Unlock()
-	return started || s.countWorkers() > 0
+	return started || s.files.Count() > 0
 }
 
 // processesOf lists the host pids in the pid namespace of pid1, pid1 first.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
@@ -17,7 +18,7 @@ import (
 // outside: no fd ever comes out of a sandbox. The caller's terminal is reached only
 // through the two pipes; without them the terminal is spooled, and written to with
 // exec.write.
-func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
+func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds packet.Taker) error {
 	master, slave, err := s.openPty(p.Pty)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
 }
 
 // connect joins the caller's two files and the terminal.
-func (io *stdio) connect(of *api.Stdio, fds Taker) error {
+func (io *stdio) connect(of *api.Stdio, fds packet.Taker) error {
 	in, err := takeServed(fds, *of.Stdin, "stdin")
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (io *stdio) connect(of *api.Stdio, fds Taker) error {
 }
 
 // watch lets the caller's two files follow a terminal that is spooled.
-func (io *stdio) watch(of *api.Stdio, fds Taker) error {
+func (io *stdio) watch(of *api.Stdio, fds packet.Taker) error {
 	out, err := takeServed(fds, *of.Stdout, "stdout")
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func (io *stdio) watch(of *api.Stdio, fds Taker) error {
 // takeServed takes a file of the caller's that hutch-launch is to serve. It does not
 // cross into the sandbox, so terminals and sockets will do. But hutch-launch opens it
 // anew: that would lose a regular file's offset and O_APPEND, and overwrite what is there.
-func takeServed(fds Taker, index int, name string) (*os.File, error) {
+func takeServed(fds packet.Taker, index int, name string) (*os.File, error) {
 	f, err := fds.Take(index)
 	if err != nil {
 		return nil, err

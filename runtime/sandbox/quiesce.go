@@ -39,7 +39,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 		return withCause(ctx, err)
 	}
 	below, known := descendants(s.Record().PID)
-	if known && len(below) <= s.countWorkers() {
+	if known && len(below) <= s.files.Count() {
 		return use(nil)
 	}
 	// On record before anything stands still: the next hutchd then has it paused, and whoever uses it resumes it.
@@ -64,18 +64,6 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 			WithHint("hutch resume %s, or remove it: hutch rm %s", s.id, s.id)
 	}
 	return err
-}
-
-// countWorkers is how many files workers are there.
-func (s *Sandbox) countWorkers() (n int) {
-	s.files.mu.Lock()
-	defer s.files.mu.Unlock()
-	for _, w := range s.files.byUser {
-		if !w.gone() {
-			n++
-		}
-	}
-	return n
 }
 
 // mappedBy says which files processes have mapped so that they can be written to: the kernel notes the time of the

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"slices"
 	"syscall"
@@ -31,9 +30,9 @@ func (r *running) result(limit int64, want api.Encoding) (api.ExecResult, error)
 	if err != nil {
 		return res, err
 	}
-	res.Stdout, res.StdoutEncoding = out.text(want)
-	res.Stderr, res.StderrEncoding = errs.text(want)
-	res.Truncated = r.cut || out.omitted()+errs.omitted() > 0
+	res.Stdout, res.StdoutEncoding = out.Text(want)
+	res.Stderr, res.StderrEncoding = errs.Text(want)
+	res.Truncated = r.cut || out.Omitted()+errs.Omitted() > 0
 	return res, nil
 }
 
@@ -115,34 +114,4 @@ func notStarted(ctx context.Context, r *running, err error) (code int, _ error) 
 			WithHint("end some processes in the sandbox, or raise limits.pids")
 	}
 	return 0, api.Errorf(api.Internal, "%s", se.Message).WithHint("the daemon's log may say more")
-}
-
-// decode returns the bytes that a field of a request holds.
-func decode(field, text string, enc api.Encoding) ([]byte, error) {
-	if enc != api.Base64 {
-		return []byte(text), nil
-	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return nil, api.Errorf(api.InvalidArgument, "%s is not base64: %w", field, err).WithField(field).
-			WithHint("encode it, or leave encoding out")
-	}
-	return data, nil
-}
-
-// encode makes bytes of a stream travel in JSON; cut is how many of the last ones
-// were left for the next read, so that no rune is cut.
-func encode(data []byte, want api.Encoding, last bool) (text string, enc api.Encoding, cut int) {
-	whole := data
-	if want != api.Base64 && !last {
-		whole, cut = trimLastRune(data)
-	}
-	x := excerpt{head: whole, total: int64(len(whole))}
-	text, enc = x.text(want)
-	if enc == api.Base64 && cut > 0 {
-		x = excerpt{head: data, total: int64(len(data))}
-		text, enc = x.text(api.Base64)
-		cut = 0
-	}
-	return text, enc, cut
 }

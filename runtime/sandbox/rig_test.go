@@ -401,7 +401,7 @@ func (r *rig) scopes() []api.ScopeInfo {
 }
 
 func (r *rig) ports(sandbox string) ([]api.Port, error) {
-	l, err := r.m.Ports(r.t.Context(), api.PortListParams{Sandbox: sandbox})
+	l, err := r.m.Ports.List(r.t.Context(), api.PortListParams{Sandbox: sandbox})
 	return l.Ports, err
 }
 

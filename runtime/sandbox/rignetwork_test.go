@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/ports"
 )
 
 // fakeNetworks counts what is open of each kind.
@@ -170,7 +171,7 @@ type fakePorts struct {
 	list   []api.Port
 }
 
-func (n *fakeNetworks) Ports(id string, netns *os.File) (Ports, error) {
+func (n *fakeNetworks) Ports(id string, netns *os.File) (ports.Carrier, error) {
 	if err := n.r.points.at("Networks.Ports"); err != nil {
 		return nil, err
 	}

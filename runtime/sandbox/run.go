@@ -7,13 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // RunRequest is sandbox.run as it arrived.
 type RunRequest struct {
 	Params   api.RunParams
-	FDs      Taker
+	FDs      packet.Taker
 	User     uint32
 	Conn     uint64
 	Progress func(api.Progress)

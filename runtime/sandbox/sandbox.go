@@ -9,7 +9,10 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/ports"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // Sandbox is one sandbox of this daemon. Its name, its conn and the Owner of its spec are written with Manager.mu and
@@ -46,7 +49,7 @@ type Sandbox struct {
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
-	files     workers
+	files     files.Workers
 	admission admission
 	clock     *clock         // of its commands
 	disk      *disk          // nil without a limit
@@ -64,8 +67,8 @@ type Sandbox struct {
 	// narrowed are the execs with a network policy of their own; narrowing guards it.
 	narrowing sync.Mutex
 	narrowed  []narrowExec
-	seen      ledger // of what it wanted to reach
-	ports     ports  // that the host reaches
+	seen      refusals.Ledger // of what it wanted to reach
+	ports     ports.Set       // that the host reaches
 	listening listening
 
 	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
@@ -86,9 +89,6 @@ type Sandbox struct {
 	// saving is held while the record is written, and guards struck: it is gone for good.
 	saving sync.Mutex
 	struck bool
-
-	// settled is done once nothing is left half done by a hutchd before, or before a stop.
-	settled sync.Once
 
 	// updates is held while limits change.
 	updates sync.Mutex

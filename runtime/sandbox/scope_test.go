@@ -239,12 +239,12 @@ func TestPorts(t *testing.T) {
 	r := newRig(t)
 	sb := r.create(rich)
 	for _, port := range []int{80, 443} {
-		if _, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: port}, nil); err != nil {
+		if _, err := r.m.Ports.Expose(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: port}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.points.failing("Ports.Expose", errInjected)
-	_, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 81}, nil)
+	_, err := r.m.Ports.Expose(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 81}, nil)
 	if !errors.Is(err, errInjected) {
 		t.Errorf("%v", err)
 	}
@@ -261,9 +261,9 @@ func TestPorts(t *testing.T) {
 	if got := ports(); !slices.Equal(got, []int{80, 443}) {
 		t.Errorf("%v", got)
 	}
-	_, err = r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 81})
+	_, err = r.m.Ports.Close(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 81})
 	r.refused(api.NotFound, err)
-	ended, err := r.m.ClosePort(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 80})
+	ended, err := r.m.Ports.Close(t.Context(), api.PortCloseParams{Sandbox: sb.ID, Port: 80})
 	closed := ended.Ports
 	if err != nil || len(closed) != 1 || !slices.Equal(ports(), []int{443}) {
 		t.Errorf("%v, %v, left %v", closed, err, ports())

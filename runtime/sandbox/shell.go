@@ -179,7 +179,7 @@ func (m *Manager) awaitShell(ctx context.Context, sh *shell) error {
 	}
 	text := ""
 	if x, err := sh.r.io.streams[1].excerpt(1 << 10); err == nil {
-		text, _ = x.text(api.Text)
+		text, _ = x.Text(api.Text)
 	}
 	return api.Errorf(api.FailedPrecondition, "the shell of the sandbox does not work: %.1024q", text).
 		WithHint("run programs of the image with exec.run and argv")

@@ -347,9 +347,9 @@ func (r *running) resultOf(run *shellRun, p *api.ShellRunParams) (api.ShellResul
 	if err != nil {
 		return res, err
 	}
-	res.Stdout, res.StdoutEncoding = out.text(p.Encoding)
-	res.Stderr, res.StderrEncoding = errs.text(p.Encoding)
-	res.Truncated = out.omitted()+errs.omitted() > 0
+	res.Stdout, res.StdoutEncoding = out.Text(p.Encoding)
+	res.Stderr, res.StderrEncoding = errs.Text(p.Encoding)
+	res.Truncated = out.Omitted()+errs.Omitted() > 0
 	return res, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/changes"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
 // What differs between two states of a sandbox is where one of their upper folders has something: both have the same
@@ -274,7 +275,7 @@ func (d *diffing) add(o *changes.Overlays, at string, x *changes.Difference) err
 	}
 	d.bytes -= len(name)
 	d.out.Changes = append(d.out.Changes, api.SnapshotChange{
-		Path: valid([]byte(name)), Kind: string(x.Kind), Type: x.Type, Was: x.Was, Mode: x.Mode, Size: x.Size,
+		Path: excerpt.Valid([]byte(name)), Kind: string(x.Kind), Type: x.Type, Was: x.Was, Mode: x.Mode, Size: x.Size,
 	})
 	if d.differ == nil || d.out.Truncated {
 		return nil

@@ -352,7 +352,7 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if record.Network.Mode != api.NetNone {
-		if err := s.seen.recall(old.wantedFile()); err != nil {
+		if err := s.seen.Recall(old.wantedFile()); err != nil {
 			return nil, err
 		}
 	}

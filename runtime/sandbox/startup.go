@@ -39,7 +39,7 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 		return err
 	}
 	for _, p := range t.Ports {
-		_, err := m.ExposePort(ctx, api.PortExposeParams{Sandbox: s.id, Port: p.Port, Address: p.Address,
+		_, err := m.Ports.Expose(ctx, api.PortExposeParams{Sandbox: s.id, Port: p.Port, Address: p.Address,
 			Token: p.Token}, nil)
 		if err != nil {
 			return fmt.Errorf("port %d of template %s: %w", p.Port, t.Name, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
@@ -104,7 +105,7 @@ func (io *stdio) feed(p *api.ExecParams, open bool) error {
 	if p.Stdin == "" && !open {
 		return io.null(os.O_RDONLY)
 	}
-	data, err := decode("stdin", p.Stdin, p.Encoding)
+	data, err := excerpt.Decode("stdin", p.Stdin, p.Encoding)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (io *stdio) null(mode int) error {
 }
 
 // passed hands the caller's own fds on where that is safe and works inside.
-func (io *stdio) passed(s *Sandbox, p *api.ExecParams, fds Taker) error {
+func (io *stdio) passed(s *Sandbox, p *api.ExecParams, fds packet.Taker) error {
 	user := orElse(p.User, s.Record().User)
 	crossed := map[int]*os.File{} // by index in the request
 	for i, index := range []*int{p.Stdio.Stdin, p.Stdio.Stdout, p.Stdio.Stderr} {

@@ -18,6 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/files"
 )
 
 // The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
@@ -153,7 +154,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 		}
 	}
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
-	m.auditPorts(s)
+	s.ports.AuditEnd(portsBox{m, s, 0})
 	destroyed := errors.Join(m.closePorts(s), s.destroy())
 	m.forgetExecs(s)
 	s.destroy = func() error { // again, should somebody try again
@@ -251,7 +252,7 @@ func (m *Manager) quiet(s *Sandbox) {
 	}
 	s.mu.Unlock()
 	s.keepRest()
-	s.closeWorkers()
+	s.files.Close()
 }
 
 // shelve puts a folder on the shelf that belongs there. Nothing is mounted in it any more.
@@ -287,7 +288,8 @@ func tidyShelved(dir string) error {
 }
 
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
-var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, patchesDir, outputDir}
+var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, files.PatchesDir,
+	outputDir}
 
 // stoppedSandbox is a sandbox on the shelf. It owns the lock.
 func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err error) {
@@ -322,7 +324,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	s.record.State, s.record.Kept, s.record.PID = api.Stopped, true, 0
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if s.record.Network.Mode != api.NetNone {
-		if err := s.seen.recall(s.wantedFile()); err != nil {
+		if err := s.seen.Recall(s.wantedFile()); err != nil {
 			return nil, err
 		}
 	}

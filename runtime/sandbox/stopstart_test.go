@@ -125,7 +125,7 @@ func TestStopEnds(t *testing.T) {
 		sb := r.create(rich)
 		obeys, stubborn := r.start(params(sb.ID, "obey", "5")), r.start(params(sb.ID, "stubborn"))
 		r.run(params(sb.ID, "true"))
-		if _, err := r.m.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 8080}, nil); err != nil {
+		if _, err := r.m.Ports.Expose(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 8080}, nil); err != nil {
 			t.Fatal(err)
 		}
 		results := make(chan api.ExecResult, 2)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/spool"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
@@ -136,24 +137,24 @@ func (st *stream) awaitByte(ctx context.Context, off int64, done <-chan struct{}
 }
 
 // excerpt reads the head and the tail of the stream, limit bytes together.
-func (st *stream) excerpt(limit int64) (*excerpt, error) {
+func (st *stream) excerpt(limit int64) (*excerpt.Excerpt, error) {
 	total, _ := st.known()
 	return st.excerptOf(0, total, limit)
 }
 
 // excerptOf is excerpt of [from, to) alone.
-func (st *stream) excerptOf(from, to, limit int64) (*excerpt, error) {
-	x := &excerpt{total: to - from}
-	if x.total <= limit {
+func (st *stream) excerptOf(from, to, limit int64) (*excerpt.Excerpt, error) {
+	x := &excerpt.Excerpt{Total: to - from}
+	if x.Total <= limit {
 		head, err := st.readAll(from, to)
-		x.head = head
+		x.Head = head
 		return x, err
 	}
 	var err error
-	if x.head, err = st.readAll(from, from+limit/2); err != nil {
+	if x.Head, err = st.readAll(from, from+limit/2); err != nil {
 		return x, err
 	}
-	x.tail, err = st.readAll(to-limit/2, to)
+	x.Tail, err = st.readAll(to-limit/2, to)
 	return x, err
 }
 

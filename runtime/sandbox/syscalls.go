@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // watchCalls has PID 1 tell of the system calls that the sandbox is refused, and of its servers.
@@ -34,7 +35,6 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 	if quiet {
 		return
 	}
-	now := time.Now()
 	e := api.SyscallEvent{
 		Syscall: call, Rule: "seccomp profile " + string(profile), Why: why, HowToAllow: how, Count: r.Count,
 		Refusal: api.Refusal{By: "seccomp", Errno: unix.ErrnoName(unix.Errno(r.Errno)),
@@ -48,15 +48,13 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 	}
 	d := api.Denial{
 		Kind: api.KindSyscall, Target: call, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
-		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
+		Count: e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
-	s.seen.mu.Lock()
-	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = s.caller(d, &r)
-	if count, untold, tell := s.seen.denied(d, now); tell {
+	s.seen.Enter(d, 0, func(count, untold int64) {
 		e.Count, e.Untold = count, untold
 		m.emit(api.EventSyscallDenied, s, d.Exec, e)
-	}
+	})
 }
 
 // holdEarly keeps r for tellEarly when the caller may be a command of which PID 1 has yet to say that it runs: one of
@@ -64,7 +62,7 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 func (s *Sandbox) holdEarly(r guestapi.Refused) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.Session == 0 || len(s.early) >= maxExecDenials {
+	if r.Session == 0 || len(s.early) >= refusals.MaxOfExec {
 		return false
 	}
 	for _, x := range s.execs {

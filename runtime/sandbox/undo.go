@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/treecopy"
 	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
 // Undo: before each call that may change files they are kept as they are, in a folder of the sandbox's own
@@ -57,7 +58,7 @@ func (m *Manager) Checkpoint(ctx context.Context, ref string, c Call) (made bool
 	}
 	keep := undo.Checkpoint{Call: c.ID, Tool: c.Tool}
 	for _, p := range c.Paths[:min(len(c.Paths), api.MaxCheckpointPaths)] {
-		keep.Paths = append(keep.Paths, valid([]byte(p[:min(len(p), maxNamed)])))
+		keep.Paths = append(keep.Paths, excerpt.Valid([]byte(p[:min(len(p), maxNamed)])))
 	}
 	return true, m.checkpoint(ctx, s, keep, "")
 }

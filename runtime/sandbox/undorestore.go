@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -15,7 +16,7 @@ const undoneNote = "files are those of before the call; processes have ended: co
 // RestoreCheckpoint gives a sandbox the files that it had before a call, in place: the same id, name, policy and
 // limits.
 func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams,
-	fds Taker) (out api.CheckpointRestored, err error) {
+	fds packet.Taker) (out api.CheckpointRestored, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
 	}

@@ -3,12 +3,9 @@ package sandbox
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"testing"
 
-	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
 // noting is a launcher that takes notes, or fails at it.
@@ -34,36 +31,6 @@ func TestShellWithoutNote(t *testing.T) {
 		}
 		if (fails != nil) != errors.Is(killed, errKilled) {
 			t.Errorf("the note: %v, and the shell was stopped with %v", fails, killed)
-		}
-	}
-}
-
-// TestWorkerTooLate: a files worker that comes up while its sandbox is removed is an error, not one without a channel.
-func TestWorkerTooLate(t *testing.T) {
-	for _, closed := range []bool{false, true} {
-		ours, theirs, err := packet.Pair()
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := &worker{ready: make(chan struct{}), client: filesapi.NewClient(ours)}
-		s := &Sandbox{}
-		if closed {
-			s.closeWorkers()
-		}
-		err = s.files.started(w)
-		if closed != (api.ErrorCode(err) == api.FailedPrecondition) || !closed && err != nil {
-			t.Errorf("the sandbox is being removed: %v; %v", closed, err)
-		}
-		select {
-		case <-w.client.Dead():
-		default:
-			if closed {
-				t.Error("its channel is open")
-			}
-			_ = w.client.Close()
-		}
-		if err := theirs.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-			t.Error(err)
 		}
 	}
 }

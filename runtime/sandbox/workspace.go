@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/changes"
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -207,7 +208,8 @@ func listed(names []string, failed []api.WorkspaceFailure) (_ []string, _ []api.
 }
 
 // ApplyWorkspace brings what a sandbox has changed into the user's folder.
-func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds Taker) (out api.WorkspaceApplied,
+func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams,
+	fds packet.Taker) (out api.WorkspaceApplied,
 	err error) {
 	out = api.WorkspaceApplied{Applied: []string{}, Failed: []api.WorkspaceFailure{}}
 	err = m.transact(ctx, "workspace.apply", p.Sandbox, func(t *transaction) error {
@@ -290,7 +292,7 @@ func chooseHunks(wanted []changes.Change, p *api.WorkspaceApplyParams) ([]change
 }
 
 // into opens the folder for writing: as the sandbox's creator gave it or, by root, as the caller does now.
-func (t *transaction) into(fd *int, fds Taker) (*os.File, error) {
+func (t *transaction) into(fd *int, fds packet.Taker) (*os.File, error) {
 	if fd == nil {
 		var fs unix.Statfs_t
 		if err := unix.Fstatfs(int(t.lower.Fd()), &fs); err != nil {

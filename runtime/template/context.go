@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
 // maxContextEntries bounds the files that the steps of one template copy.
@@ -27,7 +27,7 @@ const maxContextEntries = 200_000
 
 // takeContext keeps the archive that the client sends through a pipe, and notes the digests of what each step copies.
 // Nothing of it is unpacked here: a worker in the sandbox of a build does that.
-func (n *making) takeContext(ctx context.Context, steps []api.TemplateStep, index int, fds sandbox.Taker) error {
+func (n *making) takeContext(ctx context.Context, steps []api.TemplateStep, index int, fds packet.Taker) error {
 	pipe, err := takePipe(index, fds)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func badContext(format string, args ...any) error {
 }
 
 // takePipe takes the read end of a pipe as a file that deadlines work on.
-func takePipe(index int, fds sandbox.Taker) (*os.File, error) {
+func takePipe(index int, fds packet.Taker) (*os.File, error) {
 	f, err := fds.Take(index)
 	if err != nil {
 		return nil, err

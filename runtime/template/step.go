@@ -40,7 +40,7 @@ func (s *Set) step(ctx context.Context, j *job, i int) error {
 
 // folder makes a folder as root of the sandbox.
 func (s *Set) folder(ctx context.Context, j *job, path string) error {
-	_, err := s.cfg.Boxes.MakeFolder(ctx,
+	_, err := s.cfg.Boxes.Files.MakeFolder(ctx,
 		api.FileMkdirParams{FileParams: api.FileParams{Sandbox: j.box, Path: path, User: "0"}, Parents: true})
 	return err
 }
@@ -67,7 +67,7 @@ func (s *Set) copy(ctx context.Context, j *job, i int) error {
 		user = "0"
 	}
 	zero := 0
-	_, err = s.cfg.Boxes.UnpackFiles(ctx,
+	_, err = s.cfg.Boxes.Files.Unpack(ctx,
 		api.FileUnpackParams{FileParams: api.FileParams{Sandbox: j.box, Path: st.Copy.Target, User: user}, FD: &zero,
 			FDs: 1}, &given{r})
 	_ = r.Close() // where it was not taken
@@ -80,7 +80,7 @@ func (s *Set) copy(ctx context.Context, j *job, i int) error {
 // given hands one file over.
 type given struct{ f *os.File }
 
-// Take implements sandbox.Taker.
+// Take implements packet.Taker.
 func (g *given) Take(int) (*os.File, error) {
 	fd, err := unix.FcntlInt(g.f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

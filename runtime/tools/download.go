@@ -22,7 +22,7 @@ func (s *Set) downloadURL() (*tool, error) {
 			"It is good for one download and a limited time. Give it to the user; it cannot be reached from the sandbox.",
 		ReadOnly: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolDownloadURL) (answer, error) {
-		f, err := c.set.cfg.Sandboxes.StatFile(ctx, api.FileStatParams{FileParams: c.file(a.Path), Follow: true})
+		f, err := c.set.cfg.Sandboxes.Files.Stat(ctx, api.FileStatParams{FileParams: c.file(a.Path), Follow: true})
 		if err != nil {
 			return answer{}, err
 		}
@@ -130,13 +130,13 @@ func (d *download) serve(ctx context.Context, w http.ResponseWriter, boxes boxes
 		index := 0
 		var err error
 		if d.format == "raw" {
-			_, err = boxes.ReadFile(ctx, api.FileReadParams{FileParams: d.file, FDs: 1, FD: &index}, oneFD{to})
+			_, err = boxes.Read(ctx, api.FileReadParams{FileParams: d.file, FDs: 1, FD: &index}, oneFD{to})
 		} else {
 			p := api.FilePackParams{FileParams: d.file, As: path.Base(d.file.Path), Follow: true, FDs: 1, FD: &index}
 			if p.As == "/" {
 				p.As = ""
 			}
-			_, err = boxes.PackFiles(ctx, p, oneFD{to})
+			_, err = boxes.Pack(ctx, p, oneFD{to})
 		}
 		_ = to.Close() // where it was not taken
 		done <- err

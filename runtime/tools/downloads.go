@@ -17,14 +17,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
 // boxes is what downloads need of sandboxes.
 type boxes interface {
-	ReadFile(ctx context.Context, p api.FileReadParams, fds sandbox.Taker) (api.FileChunk, error)
-	PackFiles(ctx context.Context, p api.FilePackParams, fds sandbox.Taker) (api.FileArchive, error)
+	Read(ctx context.Context, p api.FileReadParams, fds packet.Taker) (api.FileChunk, error)
+	Pack(ctx context.Context, p api.FilePackParams, fds packet.Taker) (api.FileArchive, error)
 }
 
 const (

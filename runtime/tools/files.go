@@ -23,7 +23,7 @@ func writeFile() (*tool, error) {
 			"To change a part of a file use sandbox_find_replace or sandbox_apply_patch.",
 		Destructive: true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolWriteFile) (answer, error) {
-		w, err := c.set.cfg.Sandboxes.WriteFile(ctx, api.FileWriteParams{
+		w, err := c.set.cfg.Sandboxes.Files.Write(ctx, api.FileWriteParams{
 			FileParams: c.file(a.Path), Data: a.Content, Encoding: a.Encoding, Append: a.Append, Mode: a.Mode,
 			Parents: true,
 		}, nil)
@@ -50,7 +50,7 @@ func deleteFile() (*tool, error) {
 		Description: "Deletes a file, or a folder with all that is in it when recursive is true.",
 		Destructive: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolDeleteFile) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.RemoveFile(ctx, api.FileRemoveParams{FileParams: c.file(a.Path),
+		r, err := c.set.cfg.Sandboxes.Files.Remove(ctx, api.FileRemoveParams{FileParams: c.file(a.Path),
 			Recursive: a.Recursive})
 		if err != nil {
 			return answer{}, err
@@ -75,7 +75,7 @@ func listDirectory() (*tool, error) {
 		if a.Limit == 0 {
 			a.Limit = api.DefaultToolListLimit
 		}
-		list, err := c.set.cfg.Sandboxes.ListFiles(ctx, api.FileListParams{
+		list, err := c.set.cfg.Sandboxes.Files.List(ctx, api.FileListParams{
 			FileParams: c.file(a.Path), Recursive: a.Recursive, Depth: a.Depth, Limit: a.Limit, Offset: &a.Offset,
 		})
 		if err != nil {

@@ -15,7 +15,7 @@ func applyPatch() (*tool, error) {
 			"all of it is applied or nothing.",
 		Destructive: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolApplyPatch) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.ToolApplyPatch(ctx, c.on(), a)
+		r, err := c.set.cfg.Sandboxes.Files.Patch(ctx, c.on(), a)
 		if err != nil {
 			return answer{}, err
 		}

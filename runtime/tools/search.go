@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/files"
 )
 
 // on says in which sandbox, and with whose rights.
-func (c *call) on() sandbox.ToolOn { return sandbox.ToolOn{Sandbox: c.sandbox, User: c.user} }
+func (c *call) on() files.On { return files.On{Sandbox: c.sandbox, User: c.user} }
 
 func readFile() (*tool, error) {
 	return define[api.ToolReadFile, api.ToolFileText](api.Tool{
@@ -20,7 +20,7 @@ func readFile() (*tool, error) {
 			"Of a binary file only its size is told.",
 		ReadOnly: true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolReadFile) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.ToolReadFile(ctx, c.on(), a)
+		r, err := c.set.cfg.Sandboxes.Files.ReadLines(ctx, c.on(), a)
 		if err != nil {
 			return answer{}, err
 		}
@@ -59,7 +59,7 @@ func grepFiles() (*tool, error) {
 			"hidden and binary files are not searched unless asked for.",
 		ReadOnly: true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolGrepFiles) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.ToolGrepFiles(ctx, c.on(), a)
+		r, err := c.set.cfg.Sandboxes.Files.Grep(ctx, c.on(), a)
 		if err != nil {
 			return answer{}, err
 		}
@@ -106,7 +106,7 @@ func findFiles() (*tool, error) {
 		Description: "Finds files below a folder by a part of their path, fuzzily, the best first. What .gitignore leaves out and hidden files are not found unless asked for.",
 		ReadOnly:    true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolFindFiles) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.ToolFindFiles(ctx, c.on(), a)
+		r, err := c.set.cfg.Sandboxes.Files.Find(ctx, c.on(), a)
 		if err != nil {
 			return answer{}, err
 		}
@@ -134,7 +134,7 @@ func findReplace() (*tool, error) {
 		Description: "Replaces text in a file: find must occur exactly once, unless all or expected says otherwise. The file is changed in a single step; the result shows the change.",
 		Destructive: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolFindReplace) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.ToolFindReplace(ctx, c.on(), a)
+		r, err := c.set.cfg.Sandboxes.Files.Replace(ctx, c.on(), a)
 		if err != nil {
 			return answer{}, err
 		}

@@ -62,7 +62,7 @@ type answer struct {
 // New makes the tools.
 func New(cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg}
-	s.downloads.boxes = cfg.Sandboxes
+	s.downloads.boxes = cfg.Sandboxes.Files
 	for _, defined := range []func() (*tool, error){
 		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, applyPatch,
 		s.downloadURL,

@@ -1,7 +1,8 @@
-package sandbox
+package files
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 // into a plan: it comes from a user of the sandbox and goes to a worker of the same user's.
 
 const (
-	// patchesDir holds the notes, in the sandbox's folder.
-	patchesDir = "patches"
+	// PatchesDir is the folder of the notes, in the sandbox's. It goes along with a sandbox that is stopped.
+	PatchesDir = "patches"
 	// patchDone ends the name of a note whose patch is applied.
 	patchDone = ".done"
 	// patchTimeout bounds what is not to be cancelled.
@@ -37,14 +38,14 @@ type patchNote struct {
 }
 
 // patch applies a patch below a folder, all of it or nothing.
-func (m *Manager) patch(ctx context.Context, p *api.FileParams, args *filesapi.PatchArgs, dry bool) ([]byte, error) {
+func (f *Files) patch(ctx context.Context, p *api.FileParams, args *filesapi.PatchArgs, dry bool) ([]byte, error) {
 	data, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
 	req := filesapi.Request{Op: filesapi.OpPatch}
-	_, out, err := forModel(m.askBy(ctx, api.MethodFSWrite, p, req, data,
-		func(s *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error) {
+	_, out, err := forModel(f.askBy(ctx, api.MethodFSWrite, p, req, data,
+		func(s Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error) {
 			reply, out, err := w.client.Call(ctx, req, data, filesapi.MaxPatched)
 			if err != nil || dry {
 				return reply, out, err
@@ -53,13 +54,13 @@ func (m *Manager) patch(ctx context.Context, p *api.FileParams, args *filesapi.P
 			if err != nil {
 				return nil, nil, nonsense(api.MethodFSWrite, err)
 			}
-			return m.patchBy(ctx, s, w, req, *args, plan)
+			return f.patchBy(ctx, s, w, req, *args, plan)
 		}))
 	return out, err
 }
 
 // patchBy applies a patch as planned. The sandbox is not paused meanwhile, nor is a snapshot taken of it.
-func (m *Manager) patchBy(ctx context.Context, s *Sandbox, w *worker, req filesapi.Request, args filesapi.PatchArgs,
+func (f *Files) patchBy(ctx context.Context, s Sandbox, w *worker, req filesapi.Request, args filesapi.PatchArgs,
 	plan json.RawMessage) (*filesapi.Reply, []byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
@@ -69,9 +70,9 @@ func (m *Manager) patchBy(ctx context.Context, s *Sandbox, w *worker, req filesa
 	if err != nil {
 		return nil, nil, nonsense(api.MethodFSWrite, err)
 	}
-	note, err := s.notePatch(&patchNote{User: w.user, Path: req.Path, Plan: plan})
+	note, err := notePatch(s, &patchNote{User: w.user, Path: req.Path, Plan: plan})
 	if err != nil {
-		return nil, nil, diskError("note what the patch changes", err)
+		return nil, nil, s.DiskError("note what the patch changes", err)
 	}
 	// A call that is given up may still be under way inside; so this one is not.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patchTimeout,
@@ -84,24 +85,24 @@ func (m *Manager) patchBy(ctx context.Context, s *Sandbox, w *worker, req filesa
 	case errors.As(err, &known): // the worker has taken it back, and says so if it could not
 		return nil, nil, errors.Join(err, os.Remove(note))
 	case err != nil:
-		return nil, nil, m.patchLost(ctx, s, w, note, err)
+		return nil, nil, f.patchLost(ctx, s, w, note, err)
 	}
 	if err := os.Rename(note, note+patchDone); err != nil {
-		return nil, nil, m.patchLost(ctx, s, w, note, fmt.Errorf("note that the patch is applied: %w", err))
+		return nil, nil, f.patchLost(ctx, s, w, note, fmt.Errorf("note that the patch is applied: %w", err))
 	}
-	left, err := m.settlePatch(ctx, w, note+patchDone)
+	left, err := f.settlePatch(ctx, w, note+patchDone)
 	if err != nil {
-		left, err = m.settleBy(ctx, s, w.user, note+patchDone)
+		left, err = f.settleBy(ctx, s, w.user, note+patchDone)
 	}
 	if left != nil || err != nil { // the old files stay, until the next worker comes
-		m.cfg.Logger.Warn("tidy up behind a patch", "sandbox", s.id, "err", errors.Join(left, err))
+		f.log.Warn("tidy up behind a patch", "sandbox", s.ID(), "err", errors.Join(left, err))
 	}
 	return reply, out, nil
 }
 
 // notePatch keeps a note for whoever comes after this worker, and this hutchd.
-func (s *Sandbox) notePatch(n *patchNote) (name string, err error) {
-	dir := filepath.Join(s.dir, patchesDir)
+func notePatch(s Sandbox, n *patchNote) (name string, err error) {
+	dir := filepath.Join(s.Dir(), PatchesDir)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -109,7 +110,7 @@ func (s *Sandbox) notePatch(n *patchNote) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	name = filepath.Join(dir, newID("pa_"))
+	name = filepath.Join(dir, "pa_"+strings.ToLower(rand.Text()[:12]))
 	tmp := name + ".tmp" // half a note is none, and its patch was not begun
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return "", errors.Join(err, os.Remove(tmp))
@@ -118,7 +119,7 @@ func (s *Sandbox) notePatch(n *patchNote) (name string, err error) {
 }
 
 // patchLost takes a patch back of which nobody knows how far it came, and says what has become of it.
-func (m *Manager) patchLost(ctx context.Context, s *Sandbox, w *worker, note string, why error) error {
+func (f *Files) patchLost(ctx context.Context, s Sandbox, w *worker, note string, why error) error {
 	// What is called gone may only have been stopped, and would go on.
 	_ = w.client.Close()
 	err := w.exec.Kill()
@@ -126,9 +127,9 @@ func (m *Manager) patchLost(ctx context.Context, s *Sandbox, w *worker, note str
 		_, err = w.exec.Wait(ctx)
 	}
 	if err != nil {
-		m.cfg.Logger.Debug("wait for a files worker", "sandbox", s.id, "err", err)
+		f.log.Debug("wait for a files worker", "sandbox", s.ID(), "err", err)
 	}
-	left, err := m.settleBy(ctx, s, w.user, note)
+	left, err := f.settleBy(ctx, s, w.user, note)
 	switch {
 	case err != nil:
 		return api.Errorf(api.Unavailable,
@@ -144,71 +145,71 @@ func (m *Manager) patchLost(ctx context.Context, s *Sandbox, w *worker, note str
 }
 
 // settleBy ends a patch by a worker of its user's, which does so with all of that user's before anything else.
-func (m *Manager) settleBy(ctx context.Context, s *Sandbox, user, note string) (left, err error) {
-	w, err := m.worker(ctx, s, user)
+func (f *Files) settleBy(ctx context.Context, s Sandbox, user, note string) (left, err error) {
+	w, err := f.worker(ctx, s, user)
 	if err != nil {
 		return nil, err
 	}
-	defer m.release(s, w)
-	if left, err = m.settlePatch(ctx, w, note); left == nil && len(w.failed) > 0 {
+	defer f.release(s, w)
+	if left, err = f.settlePatch(ctx, w, note); left == nil && len(w.failed) > 0 {
 		left = errors.Join(w.failed...)
 	}
 	return left, err
 }
 
 // patchNotes are the notes about a sandbox.
-func (s *Sandbox) patchNotes() (list []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, patchesDir))
+func patchNotes(s Sandbox) (list []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.Dir(), PatchesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".tmp") {
-			list = append(list, filepath.Join(s.dir, patchesDir, e.Name()))
+			list = append(list, filepath.Join(s.Dir(), PatchesDir, e.Name()))
 		}
 	}
 	return list, err
 }
 
-// settleFirst has ended what a hutchd before, or a stop, has left half done, before anybody looks at the files.
-func (m *Manager) settleFirst(s *Sandbox) {
-	s.settled.Do(func() {
-		notes, err := s.patchNotes()
+// Settle has ended what a hutchd before, or a stop, has left half done, before anybody looks at the files.
+func (f *Files) Settle(s Sandbox) {
+	s.Workers().settled.Do(func() {
+		notes, err := patchNotes(s)
 		if err != nil || len(notes) == 0 {
 			return // a worker that is started looks again, and tells
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		for _, note := range notes {
 			n, err := readNote(note)
 			if err == nil && n != nil {
-				_, err = m.settleBy(ctx, s, n.User, note)
+				_, err = f.settleBy(ctx, s, n.User, note)
 			}
 			if err != nil {
-				m.cfg.Logger.Warn("end a patch", "sandbox", s.id, "err", err)
+				f.log.Warn("end a patch", "sandbox", s.ID(), "err", err)
 			}
 		}
 	})
 }
 
 // settlePatches ends what earlier workers of this one's user have left half done.
-func (m *Manager) settlePatches(s *Sandbox, w *worker) error {
-	notes, err := s.patchNotes()
+func (f *Files) settlePatches(s Sandbox, w *worker) error {
+	notes, err := patchNotes(s)
 	if err != nil || len(notes) == 0 {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), killTimeout,
-		api.Errorf(api.Unavailable, "a patch that was interrupted was not taken back within %v", killTimeout).
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience,
+		api.Errorf(api.Unavailable, "a patch that was interrupted was not taken back within %v", patience).
 			WithHint("the sandbox is overloaded; try again"))
 	defer cancel()
 	for _, note := range notes {
-		left, err := m.settlePatch(ctx, w, note)
+		left, err := f.settlePatch(ctx, w, note)
 		if err != nil {
 			return err
 		}
 		if left != nil {
 			w.failed = append(w.failed, left)
-			m.cfg.Logger.Warn("end a patch", "sandbox", s.id, "err", left)
+			f.log.Warn("end a patch", "sandbox", s.ID(), "err", left)
 		}
 	}
 	return nil
@@ -216,7 +217,7 @@ func (m *Manager) settlePatches(s *Sandbox, w *worker) error {
 
 // settlePatch has a worker end a patch, if it is of its user and nobody has. What is left of it no second try would
 // end.
-func (m *Manager) settlePatch(ctx context.Context, w *worker, note string) (left, err error) {
+func (f *Files) settlePatch(ctx context.Context, w *worker, note string) (left, err error) {
 	n, err := readNote(note)
 	if err != nil || n == nil || n.User != w.user {
 		return nil, err

@@ -1,6 +1,7 @@
-package sandbox
+package files
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,17 +10,18 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/patch"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
 // The file side of the tools: what the fs.* methods do not have. The worker does the work; here arguments are made
 // complete, and what comes back is checked.
 
-// ToolOn says in which sandbox a tool works, and with whose rights: those of the sandbox's user by default.
-type ToolOn struct{ Sandbox, User string }
+// On says in which sandbox a tool works, and with whose rights: those of the sandbox's user by default.
+type On struct{ Sandbox, User string }
 
-func (on ToolOn) file(path string) *api.FileParams {
-	return &api.FileParams{Sandbox: on.Sandbox, Path: orElse(path, "."), User: on.User}
+func (on On) file(path string) *api.FileParams {
+	return &api.FileParams{Sandbox: on.Sandbox, Path: cmp.Or(path, "."), User: on.User}
 }
 
 // toolHints are what a model can do where fileHints tell of methods that it does not have.
@@ -35,13 +37,13 @@ var toolHints = map[unix.Errno]string{
 }
 
 // askTool is ask with arguments as JSON, and hints for a model.
-func (m *Manager) askTool(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, args any,
+func (f *Files) askTool(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, args any,
 	limit int) (*filesapi.Reply, []byte, error) {
 	data, err := json.Marshal(args)
 	if err != nil {
 		return nil, nil, err
 	}
-	return forModel(m.ask(ctx, op, p, req, data, limit))
+	return forModel(f.ask(ctx, op, p, req, data, limit))
 }
 
 // forModel gives an error a hint for a model.
@@ -62,8 +64,8 @@ func nonsense(op string, err error) error {
 		WithOp(op).WithHint("call again: another worker is started")
 }
 
-// ToolReadFile reads lines of a text file.
-func (m *Manager) ToolReadFile(ctx context.Context, on ToolOn, p api.ToolReadFile) (api.ToolFileText, error) {
+// ReadLines reads lines of a text file.
+func (f *Files) ReadLines(ctx context.Context, on On, p api.ToolReadFile) (api.ToolFileText, error) {
 	if err := p.Validate(); err != nil {
 		return api.ToolFileText{}, err
 	}
@@ -76,7 +78,7 @@ func (m *Manager) ToolReadFile(ctx context.Context, on ToolOn, p api.ToolReadFil
 	if p.EndLine > 0 {
 		args.Lines = int(p.EndLine - start + 1)
 	}
-	_, data, err := m.askTool(ctx, api.MethodFSRead, on.file(p.Path), filesapi.Request{Op: filesapi.OpLines}, args,
+	_, data, err := f.askTool(ctx, api.MethodFSRead, on.file(p.Path), filesapi.Request{Op: filesapi.OpLines}, args,
 		filesapi.MaxLines(args.Bytes))
 	if err != nil {
 		return api.ToolFileText{}, err
@@ -90,13 +92,14 @@ func (m *Manager) ToolReadFile(ctx context.Context, on ToolOn, p api.ToolReadFil
 		got = l.End - l.Start + 1
 	}
 	return api.ToolFileText{
-		Path: p.Path, Text: valid(l.Text), StartLine: l.Start, EndLine: l.End, NextLine: l.Next, TotalLines: l.Total,
-		Size: l.Size, Binary: l.Binary, CutLines: l.Cut, Truncated: l.Next > 0 && got < int64(args.Lines),
+		Path: p.Path, Text: excerpt.Valid(l.Text), StartLine: l.Start, EndLine: l.End, NextLine: l.Next,
+		TotalLines: l.Total,
+		Size:       l.Size, Binary: l.Binary, CutLines: l.Cut, Truncated: l.Next > 0 && got < int64(args.Lines),
 	}, nil
 }
 
-// ToolGrepFiles searches files for lines.
-func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFiles) (api.ToolGrepResult, error) {
+// Grep searches files for lines.
+func (f *Files) Grep(ctx context.Context, on On, p api.ToolGrepFiles) (api.ToolGrepResult, error) {
 	if err := p.Validate(); err != nil {
 		return api.ToolGrepResult{}, err
 	}
@@ -109,7 +112,7 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 		NoIgnore: p.NoIgnore, FilesOnly: p.FilesOnly, Max: p.MaxMatches, Offset: p.Offset,
 		LineSize: api.MaxToolMatchBytes,
 	}
-	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpGrep}, args,
+	r, data, err := f.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpGrep}, args,
 		filesapi.MaxGrep)
 	if err != nil {
 		return api.ToolGrepResult{}, err
@@ -123,7 +126,7 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 		Truncated: r.Truncated,
 	}
 	for i := range list {
-		name := valid(list[i].Path)
+		name := excerpt.Valid(list[i].Path)
 		if len(list[i].Path) == 0 {
 			name = p.Path
 		}
@@ -132,7 +135,7 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 			continue
 		}
 		result.Matches = append(result.Matches, api.ToolGrepMatch{
-			Path: name, Line: list[i].Line, Text: valid(list[i].Text), Before: validAll(list[i].Before),
+			Path: name, Line: list[i].Line, Text: excerpt.Valid(list[i].Text), Before: validAll(list[i].Before),
 			After: validAll(list[i].After),
 		})
 	}
@@ -145,13 +148,13 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 func validAll(lines [][]byte) []string {
 	var list []string
 	for _, l := range lines {
-		list = append(list, valid(l))
+		list = append(list, excerpt.Valid(l))
 	}
 	return list
 }
 
-// ToolFindFiles searches for files by their names.
-func (m *Manager) ToolFindFiles(ctx context.Context, on ToolOn, p api.ToolFindFiles) (api.ToolFindResult, error) {
+// Find searches for files by their names.
+func (f *Files) Find(ctx context.Context, on On, p api.ToolFindFiles) (api.ToolFindResult, error) {
 	if err := p.Validate(); err != nil {
 		return api.ToolFindResult{}, err
 	}
@@ -163,7 +166,7 @@ func (m *Manager) ToolFindFiles(ctx context.Context, on ToolOn, p api.ToolFindFi
 	if args.Max == 0 {
 		args.Max = api.DefaultToolFound
 	}
-	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpFind}, args,
+	r, data, err := f.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpFind}, args,
 		filesapi.MaxGrep)
 	if err != nil {
 		return api.ToolFindResult{}, err
@@ -178,13 +181,13 @@ func (m *Manager) ToolFindFiles(ctx context.Context, on ToolOn, p api.ToolFindFi
 		if f.Folder {
 			kind = api.TypeFolder
 		}
-		result.Found = append(result.Found, api.ToolFound{Path: valid(f.Path), Type: kind, Score: f.Score})
+		result.Found = append(result.Found, api.ToolFound{Path: excerpt.Valid(f.Path), Type: kind, Score: f.Score})
 	}
 	return result, nil
 }
 
-// ToolFindReplace replaces a text in a file.
-func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFindReplace) (api.ToolReplaced, error) {
+// Replace replaces a text in a file.
+func (f *Files) Replace(ctx context.Context, on On, p api.ToolFindReplace) (api.ToolReplaced, error) {
 	if err := p.Validate(); err != nil {
 		return api.ToolReplaced{}, err
 	}
@@ -192,7 +195,7 @@ func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFind
 		Find: p.Find, Replace: p.Replace, Regex: p.Regex, All: p.All, Expected: p.Expected, DryRun: p.DryRun,
 		MaxSize: api.MaxToolReplaceBytes, MaxDiff: api.MaxToolDiff,
 	}
-	_, data, err := m.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpReplace}, args,
+	_, data, err := f.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpReplace}, args,
 		args.MaxReplaced())
 	if err != nil {
 		return api.ToolReplaced{}, err
@@ -201,12 +204,12 @@ func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFind
 	if err != nil {
 		return api.ToolReplaced{}, nonsense(api.MethodFSWrite, err)
 	}
-	return api.ToolReplaced{Path: p.Path, Replacements: r.Count, Diff: valid(r.Diff), Truncated: r.Truncated,
+	return api.ToolReplaced{Path: p.Path, Replacements: r.Count, Diff: excerpt.Valid(r.Diff), Truncated: r.Truncated,
 		DryRun: p.DryRun}, nil
 }
 
-// ToolApplyPatch applies a patch, all of it or nothing.
-func (m *Manager) ToolApplyPatch(ctx context.Context, on ToolOn, p api.ToolApplyPatch) (api.ToolPatched, error) {
+// Patch applies a patch, all of it or nothing.
+func (f *Files) Patch(ctx context.Context, on On, p api.ToolApplyPatch) (api.ToolPatched, error) {
 	if err := p.Validate(); err != nil {
 		return api.ToolPatched{}, err
 	}
@@ -220,7 +223,7 @@ func (m *Manager) ToolApplyPatch(ctx context.Context, on ToolOn, p api.ToolApply
 		return api.ToolPatched{}, api.Errorf(api.InvalidArgument, "patch: %w", err).WithField("patch").
 			WithHint("give a unified diff (---, +++, @@), or *** Begin Patch with *** Update File, *** Add File or *** Delete File")
 	}
-	data, err := m.patch(ctx, on.file(p.Path), args, p.DryRun)
+	data, err := f.patch(ctx, on.file(p.Path), args, p.DryRun)
 	if err != nil {
 		return api.ToolPatched{}, err
 	}
@@ -231,7 +234,8 @@ func (m *Manager) ToolApplyPatch(ctx context.Context, on ToolOn, p api.ToolApply
 	r := api.ToolPatched{Files: []api.ToolPatchedFile{}, DryRun: p.DryRun}
 	for _, f := range list {
 		r.Files = append(r.Files, api.ToolPatchedFile{
-			Path: valid(f.Path), From: valid(f.From), Kind: f.Kind, Hunks: f.Hunks, Fuzz: f.Fuzz, Offset: f.Offset,
+			Path: excerpt.Valid(f.Path), From: excerpt.Valid(f.From), Kind: f.Kind, Hunks: f.Hunks, Fuzz: f.Fuzz,
+			Offset: f.Offset,
 		})
 	}
 	return r, nil

@@ -1,4 +1,4 @@
-package sandbox
+package files
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 var syncModes = map[api.FileType]uint32{api.TypeFile: unix.S_IFREG, api.TypeFolder: unix.S_IFDIR,
 	api.TypeSymlink: unix.S_IFLNK}
 
-// SyncFiles tells what a folder in the sandbox lacks of a page of the caller's, and removes what it has too much in the
+// Sync tells what a folder in the sandbox lacks of a page of the caller's, and removes what it has too much in the
 // page's range.
-func (m *Manager) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error) {
+func (f *Files) Sync(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error) {
 	page, err := p.Page()
 	if err != nil {
 		return api.FileSynced{}, err
 	}
-	if _, err := m.MakeFolder(ctx, api.FileMkdirParams{FileParams: p.FileParams, Parents: true}); err != nil {
+	if _, err := f.MakeFolder(ctx, api.FileMkdirParams{FileParams: p.FileParams, Parents: true}); err != nil {
 		return api.FileSynced{}, err
 	}
 	args := filesapi.SyncArgs{After: []byte(page.After), More: p.More, Delete: p.Delete,
@@ -39,7 +39,7 @@ func (m *Manager) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.File
 		return api.FileSynced{}, api.Errorf(api.InvalidArgument, "files: %w", err).WithField("files").
 			WithHint("times are in the years 0 to 9999")
 	}
-	_, out, err := m.ask(ctx, api.MethodFSSync, &p.FileParams, filesapi.Request{Op: filesapi.OpSync}, data,
+	_, out, err := f.ask(ctx, api.MethodFSSync, &p.FileParams, filesapi.Request{Op: filesapi.OpSync}, data,
 		filesapi.MaxSynced(len(p.Files)))
 	if err != nil {
 		return api.FileSynced{}, err
@@ -54,13 +54,13 @@ func (m *Manager) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.File
 // uploadsDir is where files land that came with sandbox.create, in the sandbox's workdir.
 const uploadsDir = "user-uploads"
 
-// upload writes the files that came with a request.
-func (m *Manager) upload(ctx context.Context, id string, files []api.Upload) error {
+// Upload writes the files that came with a request.
+func (f *Files) Upload(ctx context.Context, id string, files []api.Upload) error {
 	for i := range files {
-		f := &files[i]
-		_, err := m.WriteFile(ctx, api.FileWriteParams{
-			FileParams: api.FileParams{Sandbox: id, Path: uploadsDir + "/" + f.Name}, Data: f.Data,
-			Encoding: f.Encoding, Mode: f.Mode, Parents: true,
+		up := &files[i]
+		_, err := f.Write(ctx, api.FileWriteParams{
+			FileParams: api.FileParams{Sandbox: id, Path: uploadsDir + "/" + up.Name}, Data: up.Data,
+			Encoding: up.Encoding, Mode: up.Mode, Parents: true,
 		}, nil)
 		if err != nil {
 			var e *api.Error

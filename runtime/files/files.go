@@ -1,6 +1,7 @@
-package sandbox
+package files
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -12,18 +13,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/excerpt"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
-// The fs.* methods. hutchd touches no file of a sandbox: a worker inside does, see
-// workers.go, and what it answers is as hostile as the sandbox.
-
 // ask sends a request to the worker of the user that p names, and turns what fails
 // inside into errors that say what to do.
-func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, limit int,
+func (f *Files) ask(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, limit int,
 	fds ...*os.File) (*filesapi.Reply, []byte, error) {
-	return m.askBy(ctx, op, p, req, data, func(_ *Sandbox, w *worker, req filesapi.Request,
+	return f.askBy(ctx, op, p, req, data, func(_ Sandbox, w *worker, req filesapi.Request,
 		leave func()) (*filesapi.Reply, []byte, error) {
 		leave() // a pause ends the call
 		return w.client.Call(ctx, req, data, limit, fds...)
@@ -31,21 +31,17 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 }
 
 // asking is what is done with a worker for a call. The sandbox is not paused until leave is called.
-type asking func(s *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error)
+type asking func(s Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error)
 
 // askBy is ask for calls that are more than one request.
-func (m *Manager) askBy(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte,
+func (f *Files) askBy(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte,
 	use asking) (*filesapi.Reply, []byte, error) {
-	s, err := m.find(p.Sandbox)
-	if err != nil {
-		return nil, nil, err
-	}
-	leave, err := m.enter(ctx, s)
+	s, leave, err := f.sandboxes.Enter(ctx, p.Sandbox)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer leave()
-	if err := m.mayWrite(s, req.Op); err != nil {
+	if err := s.Admit(writes(req.Op)); err != nil {
 		return nil, nil, err
 	}
 	rec := s.Record()
@@ -55,23 +51,29 @@ func (m *Manager) askBy(ctx context.Context, op string, p *api.FileParams, req f
 	}
 	var reply *filesapi.Reply
 	var out []byte
-	defer func() { m.auditFile(ctx, s, op, p.User, &req, data, out, reply, err) }()
-	w, err := m.worker(ctx, s, orElse(p.User, rec.User))
+	defer func() { f.note(ctx, s, op, p.User, &req, data, out, reply, err) }()
+	w, err := f.worker(ctx, s, cmp.Or(p.User, rec.User))
 	if err != nil {
 		return nil, nil, err
 	}
-	defer m.release(s, w)
+	defer f.release(s, w)
 	reply, out, err = use(s, w, req, leave)
-	if err != nil && s.disk != nil && s.disk.isOver() && writing(req.Op) {
-		return nil, nil, s.diskFull()
-	}
-	if err != nil && s.state() != api.Running {
-		return nil, nil, s.mustRun()
-	}
 	if err != nil {
+		if cause := s.Explain(writes(req.Op)); cause != nil {
+			return nil, nil, cause
+		}
 		return nil, nil, fileError(op, err)
 	}
 	return reply, out, nil
+}
+
+// writes says that a call makes files, and so may go over a limit of disk space.
+func writes(op string) bool {
+	switch op {
+	case filesapi.OpWrite, filesapi.OpMkdir, filesapi.OpUnpack, filesapi.OpReplace, filesapi.OpPatch:
+		return true
+	}
+	return false
 }
 
 // absolute makes a path start at the root; the kernel does the rest of it, inside.
@@ -79,7 +81,7 @@ func absolute(workdir, p string) string {
 	if path.IsAbs(p) {
 		return p
 	}
-	return strings.TrimSuffix(orElse(workdir, "/"), "/") + "/" + p
+	return strings.TrimSuffix(cmp.Or(workdir, "/"), "/") + "/" + p
 }
 
 // fileCodes are the codes of what system calls on files fail with; others are
@@ -132,8 +134,8 @@ func fileError(op string, err error) error {
 	return api.Errorf(code, "%w", fe).WithOp(op).WithHint("%s", hint)
 }
 
-// ReadFile reads a piece of a file.
-func (m *Manager) ReadFile(ctx context.Context, p api.FileReadParams, fds Taker) (api.FileChunk, error) {
+// Read reads a piece of a file.
+func (f *Files) Read(ctx context.Context, p api.FileReadParams, fds packet.Taker) (api.FileChunk, error) {
 	req := filesapi.Request{Op: filesapi.OpRead, Offset: p.Offset, Limit: p.Limit, Special: p.Special}
 	pipe, err := takePipe(p.FD, fds, unix.O_WRONLY)
 	if err != nil {
@@ -141,7 +143,7 @@ func (m *Manager) ReadFile(ctx context.Context, p api.FileReadParams, fds Taker)
 	}
 	if pipe != nil {
 		defer pipe.Close()
-		r, _, err := m.ask(ctx, api.MethodFSRead, &p.FileParams, req, nil, 0, pipe)
+		r, _, err := f.ask(ctx, api.MethodFSRead, &p.FileParams, req, nil, 0, pipe)
 		if err != nil {
 			return api.FileChunk{}, err
 		}
@@ -151,18 +153,18 @@ func (m *Manager) ReadFile(ctx context.Context, p api.FileReadParams, fds Taker)
 	if req.Limit == 0 {
 		req.Limit = api.DefaultReadBytes
 	}
-	r, data, err := m.ask(ctx, api.MethodFSRead, &p.FileParams, req, nil, int(req.Limit))
+	r, data, err := f.ask(ctx, api.MethodFSRead, &p.FileParams, req, nil, int(req.Limit))
 	if err != nil {
 		return api.FileChunk{}, err
 	}
-	text, enc, cut := encode(data, p.Encoding, r.EOF)
+	text, enc, cut := excerpt.Encode(data, p.Encoding, r.EOF)
 	return api.FileChunk{
 		Offset: r.Offset, Next: r.Offset + int64(len(data)-cut), Size: r.Size, Data: text, Encoding: enc, EOF: r.EOF,
 	}, nil
 }
 
-// WriteFile writes a file.
-func (m *Manager) WriteFile(ctx context.Context, p api.FileWriteParams, fds Taker) (api.FileWritten, error) {
+// Write writes a file.
+func (f *Files) Write(ctx context.Context, p api.FileWriteParams, fds packet.Taker) (api.FileWritten, error) {
 	req := filesapi.Request{
 		Op: filesapi.OpWrite, Append: p.Append, At: p.Offset != nil, NoCreate: p.Create != nil && !*p.Create,
 		Exclusive: p.Exclusive, Parents: p.Parents, Size: p.SizeBytes,
@@ -175,7 +177,7 @@ func (m *Manager) WriteFile(ctx context.Context, p api.FileWriteParams, fds Take
 	if req.Mode, err = api.FileMode("mode", p.Mode); err != nil {
 		return api.FileWritten{}, err
 	}
-	data, err := decode("data", p.Data, p.Encoding)
+	data, err := excerpt.Decode("data", p.Data, p.Encoding)
 	if err == nil && len(data) > api.MaxWriteBytes {
 		err = api.Errorf(api.InvalidArgument, "data: %d bytes, at most %d fit into one call", len(data),
 			api.MaxWriteBytes).
@@ -188,7 +190,7 @@ func (m *Manager) WriteFile(ctx context.Context, p api.FileWriteParams, fds Take
 	if err != nil {
 		return api.FileWritten{}, err
 	}
-	r, _, err := m.askPiped(ctx, api.MethodFSWrite, &p.FileParams, req, data, pipe)
+	r, _, err := f.askPiped(ctx, api.MethodFSWrite, &p.FileParams, req, data, pipe)
 	if err != nil {
 		return api.FileWritten{}, err
 	}
@@ -196,18 +198,18 @@ func (m *Manager) WriteFile(ctx context.Context, p api.FileWriteParams, fds Take
 }
 
 // askPiped is ask with a pipe, which may be nil and is closed.
-func (m *Manager) askPiped(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte,
+func (f *Files) askPiped(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte,
 	pipe *os.File) (*filesapi.Reply, []byte, error) {
 	if pipe == nil {
-		return m.ask(ctx, op, p, req, data, 0)
+		return f.ask(ctx, op, p, req, data, 0)
 	}
 	defer pipe.Close()
-	return m.ask(ctx, op, p, req, data, 0, pipe)
+	return f.ask(ctx, op, p, req, data, 0, pipe)
 }
 
 // takePipe takes the fd that a file call reads from or writes to: a pipe, which
 // has no name that somebody inside could find or open anew with other rights.
-func takePipe(index *int, fds Taker, mode int) (*os.File, error) {
+func takePipe(index *int, fds packet.Taker, mode int) (*os.File, error) {
 	if index == nil {
 		return nil, nil
 	}
@@ -238,8 +240,8 @@ func takePipe(index *int, fds Taker, mode int) (*os.File, error) {
 	return f, nil
 }
 
-// ListFiles lists a folder.
-func (m *Manager) ListFiles(ctx context.Context, p api.FileListParams) (api.FileList, error) {
+// List lists a folder.
+func (f *Files) List(ctx context.Context, p api.FileListParams) (api.FileList, error) {
 	limit, depth := p.Limit, 1
 	if limit == 0 {
 		limit = api.DefaultListLimit
@@ -253,7 +255,7 @@ func (m *Manager) ListFiles(ctx context.Context, p api.FileListParams) (api.File
 	if p.Offset != nil {
 		req.Offset, req.Ordered = int64(*p.Offset), true
 	}
-	r, data, err := m.ask(ctx, api.MethodFSList, &p.FileParams, req, nil, filesapi.MaxList)
+	r, data, err := f.ask(ctx, api.MethodFSList, &p.FileParams, req, nil, filesapi.MaxList)
 	if err != nil {
 		return api.FileList{}, err
 	}
@@ -265,16 +267,16 @@ func (m *Manager) ListFiles(ctx context.Context, p api.FileListParams) (api.File
 	list := api.FileList{Entries: make([]api.File, 0, len(entries)), Truncated: r.Truncated}
 	for i := range entries {
 		f := describeFile(&entries[i])
-		f.Path = valid(entries[i].Path)
+		f.Path = excerpt.Valid(entries[i].Path)
 		list.Entries = append(list.Entries, f)
 	}
 	return list, nil
 }
 
-// StatFile describes one file.
-func (m *Manager) StatFile(ctx context.Context, p api.FileStatParams) (api.File, error) {
+// Stat describes one file.
+func (f *Files) Stat(ctx context.Context, p api.FileStatParams) (api.File, error) {
 	req := filesapi.Request{Op: filesapi.OpStat, Follow: p.Follow}
-	r, _, err := m.ask(ctx, api.MethodFSStat, &p.FileParams, req, nil, 0)
+	r, _, err := f.ask(ctx, api.MethodFSStat, &p.FileParams, req, nil, 0)
 	if err != nil {
 		return api.File{}, err
 	}
@@ -282,9 +284,9 @@ func (m *Manager) StatFile(ctx context.Context, p api.FileStatParams) (api.File,
 		return api.File{}, api.Errorf(api.Unavailable, "the sandbox's files worker answered nothing").
 			WithOp(api.MethodFSStat).WithHint("call again: another worker is started")
 	}
-	f := describeFile(r.Entry)
-	f.Path = p.Path
-	return f, nil
+	file := describeFile(r.Entry)
+	file.Path = p.Path
+	return file, nil
 }
 
 // fileTypes by the file type bits of stat(2).
@@ -295,8 +297,9 @@ var fileTypes = map[uint32]api.FileType{
 
 func describeFile(e *filesapi.Entry) api.File {
 	f := api.File{
-		Name: valid([]byte(path.Base(string(e.Path)))), Type: fileTypes[e.Mode&unix.S_IFMT], Size: e.Size,
-		Mode: fmt.Sprintf("%04o", e.Mode&0o7777), MTime: e.MTime, UID: e.UID, GID: e.GID, Target: valid(e.Target),
+		Name: excerpt.Valid([]byte(path.Base(string(e.Path)))), Type: fileTypes[e.Mode&unix.S_IFMT], Size: e.Size,
+		Mode: fmt.Sprintf("%04o", e.Mode&0o7777), MTime: e.MTime, UID: e.UID, GID: e.GID,
+		Target: excerpt.Valid(e.Target),
 	}
 	if !utf8.Valid(e.Path) {
 		f.PathBase64 = base64.StdEncoding.EncodeToString(e.Path)
@@ -307,27 +310,24 @@ func describeFile(e *filesapi.Entry) api.File {
 	return f
 }
 
-// valid makes text of a name, which may be any bytes.
-func valid(name []byte) string { return strings.ToValidUTF8(string(name), "\uFFFD") }
-
 // MakeFolder makes a folder.
-func (m *Manager) MakeFolder(ctx context.Context, p api.FileMkdirParams) (api.FileMade, error) {
+func (f *Files) MakeFolder(ctx context.Context, p api.FileMkdirParams) (api.FileMade, error) {
 	req := filesapi.Request{Op: filesapi.OpMkdir, Parents: p.Parents}
 	var err error
 	if req.Mode, err = api.FileMode("mode", p.Mode); err != nil {
 		return api.FileMade{}, err
 	}
-	r, _, err := m.ask(ctx, api.MethodFSMkdir, &p.FileParams, req, nil, 0)
+	r, _, err := f.ask(ctx, api.MethodFSMkdir, &p.FileParams, req, nil, 0)
 	if err != nil {
 		return api.FileMade{}, err
 	}
 	return api.FileMade{Created: r.Created}, nil
 }
 
-// RemoveFile removes a file or folder.
-func (m *Manager) RemoveFile(ctx context.Context, p api.FileRemoveParams) (api.FileRemoved, error) {
+// Remove removes a file or folder.
+func (f *Files) Remove(ctx context.Context, p api.FileRemoveParams) (api.FileRemoved, error) {
 	req := filesapi.Request{Op: filesapi.OpRemove, Recursive: p.Recursive}
-	r, _, err := m.ask(ctx, api.MethodFSRemove, &p.FileParams, req, nil, 0)
+	r, _, err := f.ask(ctx, api.MethodFSRemove, &p.FileParams, req, nil, 0)
 	var fe *filesapi.Error
 	switch {
 	case p.MissingOK && errors.As(err, &fe) && fe.Errno == unix.ENOENT:
@@ -338,32 +338,32 @@ func (m *Manager) RemoveFile(ctx context.Context, p api.FileRemoveParams) (api.F
 	return api.FileRemoved{Removed: r.Count}, nil
 }
 
-// MoveFile renames a file or folder.
-func (m *Manager) MoveFile(ctx context.Context, p api.FileMoveParams) error {
+// Move renames a file or folder.
+func (f *Files) Move(ctx context.Context, p api.FileMoveParams) error {
 	req := filesapi.Request{Op: filesapi.OpMove, To: p.To, Exclusive: p.NoReplace}
-	_, _, err := m.ask(ctx, api.MethodFSMove, &p.FileParams, req, nil, 0)
+	_, _, err := f.ask(ctx, api.MethodFSMove, &p.FileParams, req, nil, 0)
 	return err
 }
 
-// PackFiles writes a file or folder into a pipe, as a tar archive.
-func (m *Manager) PackFiles(ctx context.Context, p api.FilePackParams, fds Taker) (api.FileArchive, error) {
+// Pack writes a file or folder into a pipe, as a tar archive.
+func (f *Files) Pack(ctx context.Context, p api.FilePackParams, fds packet.Taker) (api.FileArchive, error) {
 	pipe, err := takePipe(p.FD, fds, unix.O_WRONLY)
 	if err != nil {
 		return api.FileArchive{}, err
 	}
 	req := filesapi.Request{Op: filesapi.OpPack, To: p.As, Follow: p.Follow}
-	r, _, err := m.askPiped(ctx, api.MethodFSPack, &p.FileParams, req, nil, pipe)
+	r, _, err := f.askPiped(ctx, api.MethodFSPack, &p.FileParams, req, nil, pipe)
 	return archived(r), err
 }
 
-// UnpackFiles unpacks a tar archive from a pipe.
-func (m *Manager) UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds Taker) (api.FileArchive, error) {
+// Unpack unpacks a tar archive from a pipe.
+func (f *Files) Unpack(ctx context.Context, p api.FileUnpackParams, fds packet.Taker) (api.FileArchive, error) {
 	pipe, err := takePipe(p.FD, fds, unix.O_RDONLY)
 	if err != nil {
 		return api.FileArchive{}, err
 	}
 	req := filesapi.Request{Op: filesapi.OpUnpack, KeepOwner: p.KeepOwner, Recursive: p.Root, Folders: p.Folders}
-	r, _, err := m.askPiped(ctx, api.MethodFSUnpack, &p.FileParams, req, nil, pipe)
+	r, _, err := f.askPiped(ctx, api.MethodFSUnpack, &p.FileParams, req, nil, pipe)
 	return archived(r), err
 }
 

@@ -1,0 +1,123 @@
+package sandbox
+
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/files"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// filesHost is the Manager as package files uses it.
+type filesHost struct{ m *Manager }
+
+func (h filesHost) Enter(ctx context.Context, ref string) (files.Sandbox, func(), error) {
+	s, err := h.m.find(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	leave, err := h.m.enter(ctx, s)
+	return filesBox{h.m, s}, leave, err
+}
+
+// filesBox is a sandbox as package files uses it.
+type filesBox struct {
+	m *Manager
+	s *Sandbox
+}
+
+func (b filesBox) ID() string              { return b.s.id }
+func (b filesBox) Dir() string             { return b.s.dir }
+func (b filesBox) Record() api.Sandbox     { return b.s.Record() }
+func (b filesBox) Workers() *files.Workers { return &b.s.files }
+func (b filesBox) Again() (leave func())   { return b.s.again() }
+func (b filesBox) BeginCall()              { b.s.beginCall() }
+func (b filesBox) EndCall()                { b.s.endCall(b.m) }
+
+func (b filesBox) DiskError(op string, err error) error { return diskError(op, err) }
+
+func (b filesBox) Audited(kind api.AuditKind) (wanted, whole bool) {
+	return b.m.cfg.Audit.Wants(kind), b.m.cfg.Audit.Full()
+}
+
+func (b filesBox) Audit(ctx context.Context, kind api.AuditKind, f api.AuditFile, size int) {
+	b.m.audit(ctx, b.s, "", kind, f, size)
+}
+
+// Admit notes that a call may write, which is measured then.
+func (b filesBox) Admit(writes bool) error {
+	d := b.s.disk
+	if d == nil {
+		return nil
+	}
+	if d.isOver() { // something may have been removed
+		b.m.gauge(b.s, 0, diskuse.Usage{})
+	}
+	d.begin()
+	if writes && d.isOver() {
+		return b.s.diskFull()
+	}
+	return nil
+}
+
+func (b filesBox) Explain(writes bool) error {
+	switch {
+	case writes && b.s.disk != nil && b.s.disk.isOver():
+		return b.s.diskFull()
+	case b.s.state() != api.Running:
+		return b.s.mustRun()
+	}
+	return nil
+}
+
+func (b filesBox) StartWorker(ctx context.Context, user string, conn *os.File) (files.Process, error) {
+	s := b.s
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	req := guestapi.Request{
+		Worker: guestapi.WorkerFiles, User: user, Env: []string{"HOME=/"},
+		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
+	}
+	if s.disk != nil && s.disk.bound().Bytes > 0 { // what is over it already is refused before: Admit
+		size := uint64(s.disk.bound().Bytes)
+		req.Rlimits = append(req.Rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
+	}
+	if req.Cgroup, err = b.m.groupOfWorkers(s); err != nil {
+		return nil, err
+	}
+	exec, err := s.guest.Start(ctx, req, []*os.File{conn, null, null})
+	if err != nil {
+		_, err = notStarted(ctx, &running{}, err)
+		return nil, err
+	}
+	return exec, nil
+}
+
+// groupOfWorkers is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so
+// that whoever takes a worker over is frozen and killed with the sandbox.
+func (m *Manager) groupOfWorkers(s *Sandbox) (string, error) {
+	if !s.grouped {
+		return "", nil
+	}
+	s.mu.Lock()
+	name := s.workersGroup
+	s.mu.Unlock()
+	if name != "" {
+		return name, nil
+	}
+	name = newID("files_") // another hutchd may have killed the one before
+	if err := m.cfg.Cgroups.Make(s.cgroup, name, api.Limits{}); err != nil {
+		return "", api.Errorf(api.ResourceExhausted, "%w", err).WithHint("allow more cgroups (cgroup.max.descendants)")
+	}
+	s.mu.Lock()
+	s.workersGroup = name // of two that are made at once the later one goes on
+	s.mu.Unlock()
+	return name, nil
+}

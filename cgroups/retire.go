@@ -45,11 +45,11 @@ func (w *watcher) close() error {
 	return err
 }
 
-// retire removes dir when it is empty. Where it cannot be watched it goes with
+// retire removes dir when it is empty. Where it cannot be watched and is not empty now, it goes with
 // its sandbox.
 func (w *watcher) retire(dir string) {
 	if w == nil {
-		go removed(dir)
+		removed(dir)
 		return
 	}
 	w.mu.Lock()

@@ -352,7 +352,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	m.adoptScope(s)
 	m.mu.Unlock()
 	m.Ports.Adopt(portsBox{m, s, h.PID}, s.exposed)
-	s.knowServers(s.servers()) // the hutchd before has told about them
+	s.servers.Know(serversBox{m, s})
 	m.watchCalls(s)
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])

@@ -13,6 +13,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/refusals"
+	"github.com/hutch-sh/hutch/runtime/servers"
 )
 
 // Sandbox is one sandbox of this daemon. Its name, its conn and the Owner of its spec are written with Manager.mu and
@@ -69,7 +70,7 @@ type Sandbox struct {
 	narrowed  []narrowExec
 	seen      refusals.Ledger // of what it wanted to reach
 	ports     ports.Set       // that the host reaches
-	listening listening
+	servers   servers.Watch
 
 	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
 	// the lock of it and release gives that back.

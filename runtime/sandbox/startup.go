@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/servers"
 )
 
 // What a template starts in each of its sandboxes, and waits for, before somebody gets it.
@@ -125,8 +126,8 @@ type wait struct {
 // forPort waits until something listens: PID 1 tells of each listen(2).
 func (w *wait) forPort(ctx, waiting context.Context) error {
 	for {
-		looked := w.s.listening.next()
-		if w.s.listensOn(w.ready.Port) {
+		looked := w.s.servers.Next()
+		if servers.On(serversBox{w.m, w.s}, w.ready.Port) {
 			return nil
 		}
 		select {
@@ -258,33 +259,4 @@ func (r *running) tail() string {
 		}
 	}
 	return strings.TrimSpace(all.String())
-}
-
-// next is closed when somebody has looked what listens.
-func (l *listening) next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.looked == nil {
-		l.looked = make(chan struct{})
-	}
-	return l.looked
-}
-
-// tell closes what next has returned.
-func (l *listening) tell() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.looked != nil {
-		close(l.looked)
-		l.looked = nil
-	}
-}
-
-func (s *Sandbox) listensOn(port int) bool {
-	for _, v := range s.servers() {
-		if int(v.at.Port()) == port {
-			return true
-		}
-	}
-	return false
 }

@@ -17,7 +17,7 @@ import (
 // watchCalls has PID 1 tell of the system calls that the sandbox is refused, and of its servers.
 func (m *Manager) watchCalls(s *Sandbox) {
 	s.guest.OnRefused(func(r guestapi.Refused) { m.callRefused(s, r) })
-	s.guest.OnListen(func() { m.listens(s) })
+	s.guest.OnListen(func() { s.servers.Listens(serversBox{m, s}, m.watchers.Go) })
 }
 
 // callRefused records what PID 1 says of a refused call, as Denied does. All of it may be a lie:

@@ -1,4 +1,4 @@
-package sandbox
+package servers
 
 import (
 	"net/netip"

@@ -58,7 +58,7 @@ func (r *running) outcome() api.ExecResult {
 	res.Denials, res.Failures = part(r.denials)
 	res.Unguarded = r.unguarded
 	argv := append(slices.Clone(r.params.Argv), r.params.Command)
-	res.Hint = orElse(r.s.hint(res.ExitCode, argv...), r.shm)
+	res.Hint = orElse(orElse(r.s.hint(res.ExitCode, argv...), r.shm), r.foreign)
 	if res.Verdict == api.VerdictOOM && r.s.Record().Isolation.Cgroups == "v2" {
 		res.Hint = orElse(res.Hint, jvmHint(argv))
 	}

@@ -151,3 +151,25 @@ func cpuTicks(t *testing.T, pid int) (ticks int) {
 	}
 	return ticks
 }
+
+// TestOverlayMoveReadOnly: a folder with folders that their owner may not write to is moved whole, as rename(2) does it
+// elsewhere: none stays behind.
+func TestOverlayMoveReadOnly(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	world.NeedsPython(t)
+	w := world.New(t)
+	dir := w.Sub(t, "work")
+	sub := filepath.Join(dir, "a", "sub")
+	if err := os.MkdirAll(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	world.Write(t, filepath.Join(sub, "f"), "x")
+	chmod(t, sub, 0o555)
+	t.Cleanup(func() { chmod(t, sub, 0o755) }) // to be removed
+	got := w.OK(t, "run", "--cap-drop", "DAC_OVERRIDE", "--workspace", dir+":overlay", "host", "--", "python3", "-ISBc",
+		`import os; os.rename("a", "b"); print(os.listdir("."), os.listdir("b/sub"), oct(os.stat("b/sub").st_mode))`)
+	if want := "['b'] ['f'] 0o40555\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

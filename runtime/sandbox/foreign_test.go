@@ -31,8 +31,8 @@ func lookedAt(t testing.TB, files int) string {
 	return dir
 }
 
-// TestForeignLook: a look ends at its bounds and comes to what is nearest to the top; it follows no link, and only files
-// and folders count.
+// TestForeignLook: a look ends at its bounds and comes to what is nearest to the top; it follows no link, and only
+// files and folders count.
 func TestForeignLook(t *testing.T) {
 	dir := lookedAt(t, 300)
 	of := &foreign{source: "/src", is: func(_ int, name string, st *unix.Stat_t) bool {
@@ -71,7 +71,8 @@ func TestForeignIn(t *testing.T) {
 	}{
 		{api.ModeOverlay, "", false, false, true}, {api.ModeOverlay, "", false, true, true},
 		{api.ModeOverlay, "", true, false, true}, {api.ModeRW, "", true, false, true},
-		{api.ModeRW, "", false, false, true}, {api.ModeRW, "", false, true, false}, {api.ModeRO, "", false, false, false},
+		{api.ModeRW, "", false, false, true}, {api.ModeRW, "", false, true, false},
+		{api.ModeRO, "", false, false, false},
 		{api.ModeTmpfs, "", false, false, false}, {api.ModeRW, "v", false, false, false},
 	} {
 		m := api.Mount{Source: "/src", Mode: tt.mode, Volume: tt.volume}

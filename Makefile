@@ -62,7 +62,7 @@ test-users: build deps-test
 	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-workspaces: build deps-test ## as root: the usual work in every kind of folder, mode and user, as each kind of user
-	$(Q)export HUTCH_TEST_MATRIX=all HUTCH_TEST_SUITES=all; $(TESTRUN) -matrix -run '^TestWorkspaceMatrix$$' ./integration/files
+	$(Q)export HUTCH_TEST_MATRIX=all HUTCH_TEST_SUITES=all; $(TESTRUN) -matrix -run '^TestWorkspaceMatrix' ./integration/files
 
 axes-audit: build deps-test ## run a tenth of the tests along axes that they do not declare, and fail where that makes a difference
 	$(Q)$(TESTRUN) -audit -matrix $(if $(RUN),-run '$(RUN)') $(PKG)

@@ -165,7 +165,7 @@ func (d *daemon) measureHost() error {
 		NProc:       min(maxProcesses, nproc.Max),
 		MemoryBytes: totalMemory(),
 		CgroupMode:  "none", CgroupReason: "no cgroups",
-		Forbidden: d.cfg.Forbidden,
+		Forbidden: d.cfg.Forbidden, FoldersMapped: d.cfg.IDBase >= api.FirstIDBase,
 	}
 	findCPUs(&d.host)
 	d.host.LandlockABI, d.host.LandlockReason = landlock()

@@ -252,6 +252,15 @@ func (r Result) Says(t testing.TB, parts ...string) Result {
 	return r
 }
 
+// SaysNot fails the test if stderr holds a part.
+func (r Result) SaysNot(t testing.TB, part string) Result {
+	t.Helper()
+	if strings.Contains(r.Stderr, part) {
+		t.Fatalf("%s: stderr says %q:\n%s", strings.Join(r.Args, " "), part, Abridged(r.Stderr))
+	}
+	return r
+}
+
 // Abridged is a text without the middle of what is too long to read.
 func Abridged(s string) string {
 	if len(s) > 4000 {

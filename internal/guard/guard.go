@@ -277,9 +277,10 @@ var obeyed = []string{"config", "config.worktree", "commondir", "hooks"}
 // the names that git obeys there. Without the latter git runs nothing; objects and refs, which it wants as well, may be
 // anything, sockets too. has tells what the folder has. Some folders take names for the same that differ in case.
 func (s *Set) Completes(name string, has func(name string) bool) bool {
-	if s.NewRepositories() {
-		return false
-	}
+	return !s.NewRepositories() && completes(name, has)
+}
+
+func completes(name string, has func(name string) bool) bool {
 	low := lower(name)
 	switch {
 	case name == "HEAD":
@@ -295,6 +296,13 @@ func (s *Set) Completes(name string, has func(name string) bool) bool {
 // IsRepository reports whether git takes a folder for a repository; has tells what it has.
 func IsRepository(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+}
+
+// MakesRepository reports whether a folder that gets a name is a repository from then on, to git or by what Completes
+// looks for: objects and refs may come to be by bind(2), which nobody is asked about.
+func MakesRepository(name string, has func(name string) bool) bool {
+	return slices.Contains([]string{"head", "objects", "refs", "commondir"}, lower(name)) && IsRepository(has) ||
+		completes(name, has)
 }
 
 // Candidates are the names of which a folder at p, relative to the guarded one, has to be looked at for a name that it

@@ -142,6 +142,28 @@ func TestRepository(t *testing.T) {
 	}
 }
 
+// TestMakesRepository: the last of what git wants makes a repository, and what it obeys beside a HEAD, whose other
+// parts nobody may have seen coming.
+func TestMakesRepository(t *testing.T) {
+	with := func(names ...string) func(string) bool {
+		return func(n string) bool { return slices.Contains(names, n) }
+	}
+	for _, tt := range []struct {
+		name string
+		has  func(string) bool
+		want bool
+	}{
+		{"HEAD", with("HEAD", "objects", "refs"), true}, {"refs", with("HEAD", "objects", "refs"), true},
+		{"objects", with("HEAD", "objects"), false}, {"commondir", with("HEAD", "commondir"), true},
+		{"HEAD", with("HEAD", "config"), true}, {"hooks", with("HEAD", "hooks"), true},
+		{"HEAD", with("HEAD"), false}, {"index", with("HEAD", "objects", "refs", "config"), false},
+	} {
+		if got := MakesRepository(tt.name, tt.has); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
 // TestArrives: of a .git its history comes, and no repository within.
 func TestArrives(t *testing.T) {
 	s := New(nil, nil).Deep()

@@ -57,7 +57,7 @@ func Run() error {
 		return err
 	}
 	if refusals != nil {
-		s.maker, s.emulator = refusals.maker, refusals.ids
+		s.maker, s.mover, s.emulator = refusals.maker, refusals.mover, refusals.ids
 		if s.emulator != nil {
 			s.ids.emulate()
 		}

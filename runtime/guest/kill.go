@@ -41,7 +41,7 @@ func (s *server) signalAll(number uint64, sig unix.Signal) {
 		s.ch.post(failure(number, guestapi.ReasonInternal, err, "signal all processes"))
 		return
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Exec: number, Version: guestapi.Version})
+	s.answer(guestapi.Event{Exec: number})
 }
 
 // kill ends the exec and what it left behind, in the background.

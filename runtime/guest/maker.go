@@ -21,6 +21,7 @@ import (
 type maker struct {
 	judge *judge
 	rules atomic.Pointer[makeRules] // nil until setup: nothing is made, and nothing runs
+	made  madeList
 }
 
 // current are the rules; nil without. m may be nil.
@@ -49,7 +50,7 @@ type outcome struct {
 	cloexec bool
 	later   bool       // somebody else answers
 	refused *judgement // to be reported
-	made    *judgement // likewise, of what could be made
+	made    string     // likewise: the folder that has become a repository
 }
 
 var goesOn = outcome{goesOn: true, fd: -1}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -139,7 +140,11 @@ func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) ou
 			return failsOr(err)
 		}
 	}
-	return outcome{fd: fd, cloexec: flags&unix.O_CLOEXEC != 0, made: c.rules.made(s)}
+	out := outcome{fd: fd, cloexec: flags&unix.O_CLOEXEC != 0}
+	if st == nil {
+		out.made = c.rules.made(s)
+	}
+	return out
 }
 
 // mayFollow is the rule of fs.protected_symlinks (proc_sys_fs(5)).
@@ -241,12 +246,16 @@ func (c *making) rename(oldDir, old, dir, path, flags int) outcome {
 	if c.rules.crosses(from, to) || flags&unix.RENAME_EXCHANGE != 0 && c.rules.crosses(to, from) {
 		return failsOr(unix.EXDEV) // whoever moves it copies it then, a name at a time
 	}
+	replaces := to.there() != nil
 	err := c.begin().Rename(from.fd, from.name+from.slash, to.fd, to.name+to.slash, flags)
 	out := failsOr(err)
 	if err == nil {
 		c.rules.changed(from)
 		c.rules.changed(to)
-		out.made = c.rules.made(to)
+		// A HEAD or config that replaces another one, as git does it, makes nothing new of the folder.
+		if !replaces || strings.EqualFold(to.name, ".git") {
+			out.made = c.rules.made(to)
+		}
 	}
 	return out
 }

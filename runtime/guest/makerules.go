@@ -269,30 +269,25 @@ func (r *makeRules) refusesLink(s *spot, to string) bool {
 	})
 }
 
-// made is what is to be told about s, which has been made: that it makes a repository of a folder. nil is nothing.
-func (r *makeRules) made(s *spot) *judgement {
-	var at string
-	switch name := strings.ToLower(s.name); name {
-	case ".git":
+// made is the folder that has become a repository by s, which has been made and was not there; "" is none that is to be
+// reported.
+func (r *makeRules) made(s *spot) string {
+	at := s.dir
+	switch {
+	case strings.EqualFold(s.name, ".git"):
 		at = path.Join(s.dir, s.name)
-	case "head", "objects", "refs", "commondir":
-		if !guard.IsRepository(func(name string) bool { return (&spot{fd: s.fd, name: name}).there() != nil }) {
-			return nil
-		}
-		at = s.dir
-	default:
-		return nil
+	case !guard.MakesRepository(s.name, func(name string) bool { return (&spot{fd: s.fd, name: name}).there() != nil }):
+		return ""
 	}
 	if !slices.ContainsFunc(r.roots, func(root guardRoot) bool {
-		return strings.HasPrefix(at, root.path+"/") &&
-			root.set.NewRepositories()
+		return (at == root.path || strings.HasPrefix(at, root.path+"/")) && root.set.NewRepositories()
 	}) {
-		return nil
+		return ""
 	}
 	if _, ok := r.inRepository(s.fd, path.Join(s.dir, s.name)); ok {
-		return nil
+		return ""
 	}
-	return &judgement{op: guestapi.FileRepository, path: at}
+	return at
 }
 
 // crosses reports whether a folder, or a link to one, that is renamed comes out of one with other people's packages,

@@ -28,6 +28,7 @@ type mover struct {
 	work  chan *move // of one goroutine: PID 1 has few threads
 	tell  func(*sys.SeccompNotification, *judgement)
 
+	moving moving
 	// Of the listening thread alone.
 	mounts   map[uint64]string // the sandbox's, and where they are
 	overlays map[uint64]bool   // those of them that are overlays of folders
@@ -65,7 +66,9 @@ type movedState struct {
 }
 
 func newMover(tell func(*sys.SeccompNotification, *judgement)) *mover {
-	return &mover{work: make(chan *move, maxMoves), tell: tell}
+	m := &mover{work: make(chan *move, maxMoves), tell: tell}
+	m.moving.change.L = &m.moving.mu
+	return m
 }
 
 // adopt is for the goroutine of j, which is locked to its thread.
@@ -160,6 +163,9 @@ func prepare(c *making, from, to *spot) (*move, error) {
 	return mv, nil
 }
 
+// name is the folder's, before.
+func (mv *move) name() string { return path.Join(mv.from.dir, mv.from.name) }
+
 func (mv *move) close() {
 	_ = mv.src.Close()
 	for _, fd := range []int{mv.from.fd, mv.to.fd} {
@@ -176,19 +182,27 @@ func (m *mover) serve() {
 	runtime.LockOSThread() // which becomes the callers
 	j, err := newJudge()
 	for mv := range m.work {
-		errno := unix.EXDEV
-		if err == nil && j.become(mv.who) == nil {
-			errno = answerOf(mv.move())
-		}
-		if errno == unix.EXDEV {
-			m.tell(&mv.n, &judgement{errno: errno, op: guestapi.FileRename, path: path.Join(mv.from.dir, mv.from.name)})
-		}
-		if errno != 0 {
-			_ = sys.RefuseSeccomp(mv.listener, mv.n.ID, errno) // or nobody waits any more
-		} else {
-			_ = sys.ReturnSeccomp(mv.listener, mv.n.ID, 0)
+		if m.moving.begin(mv) {
+			errno := unix.EXDEV
+			if err == nil && j.become(mv.who) == nil {
+				errno = answerOf(mv.move())
+			}
+			m.settle(mv, errno)
+			m.moving.end()
 		}
 		mv.close()
+	}
+}
+
+// settle answers the call that asked for a move.
+func (m *mover) settle(mv *move, errno unix.Errno) {
+	if errno == unix.EXDEV {
+		m.tell(&mv.n, &judgement{errno: errno, op: guestapi.FileRename, path: mv.name()})
+	}
+	if errno != 0 {
+		_ = sys.RefuseSeccomp(mv.listener, mv.n.ID, errno) // or nobody waits any more
+	} else {
+		_ = sys.ReturnSeccomp(mv.listener, mv.n.ID, 0)
 	}
 }
 
@@ -247,6 +261,9 @@ func (mv *move) move() error {
 
 // copy copies the folder to a new one in in, within bounds and while the caller waits, and notes what it has copied.
 func (mv *move) copy(in *os.File, name string) error {
+	if nobodys(&mv.st) {
+		return unix.EXDEV
+	}
 	src, err := mv.open()
 	if err != nil {
 		return err
@@ -267,6 +284,8 @@ func (mv *move) copy(in *os.File, name string) error {
 		Each: func(st *unix.Stat_t) error {
 			names, bytes = names+1, bytes+max(st.Size, 0)
 			switch {
+			case nobodys(st):
+				return unix.EXDEV
 			case len(mv.copied) >= maxMoveFiles, names > 2*maxMoveFiles, bytes > maxMoveBytes:
 				return unix.EXDEV
 			case !sys.SeccompWaits(mv.listener, mv.n.ID):
@@ -311,6 +330,13 @@ func (mv *move) takeAway() {
 	}
 }
 
+// nobodys reports whether a file belongs to somebody who has no id here: the overlay cannot take it away, and a copy
+// would be the caller's. Who is called nobody is taken for one.
+func nobodys(st *unix.Stat_t) bool {
+	const overflowID = 65534
+	return st.Uid == overflowID || st.Gid == overflowID
+}
+
 // emptyOut removes what is in a folder and is meant, follows nothing, and enters no mount.
 func emptyOut(dir, depth int, meant func(*unix.Stat_t) bool) error {
 	if depth == 0 {
@@ -327,7 +353,7 @@ func emptyOut(dir, depth int, meant func(*unix.Stat_t) bool) error {
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			if meant(&st) {
-				_ = unix.Unlinkat(dir, name, 0)
+				remove(dir, name, 0)
 			}
 			continue
 		}
@@ -343,9 +369,17 @@ func emptyOut(dir, depth int, meant func(*unix.Stat_t) bool) error {
 		if err != nil {
 			return err
 		}
-		_ = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		remove(dir, name, unix.AT_REMOVEDIR)
 	}
 	return nil
+}
+
+// remove removes a name. Whoever renames a folder need not have the right to write to those in it; their owner can have
+// it.
+func remove(dir int, name string, flags int) {
+	if errors.Is(unix.Unlinkat(dir, name, flags), unix.EACCES) && unix.Fchmod(dir, 0o700) == nil {
+		_ = unix.Unlinkat(dir, name, flags)
+	}
 }
 
 // namesIn are a folder's, at most so many as a move has.

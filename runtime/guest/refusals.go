@@ -186,7 +186,9 @@ func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
 		r.tellFile(n, out.refused)
 		return sys.RefuseSeccomp(fd, n.ID, out.errno)
 	}
-	r.tellFile(n, out.made)
+	if out.made != "" { // before the call returns: an exec's end comes after
+		r.maker.made.add(out.made)
+	}
 	if out.fd >= 0 {
 		return sys.ReturnSeccompFD(fd, n.ID, out.fd, out.cloexec)
 	}
@@ -211,7 +213,8 @@ func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
 	if found == nil {
 		return
 	}
-	r.tell(n, found.errno, &guestapi.RefusedFile{Op: found.op, Path: found.path, At: found.at})
+	found.at.Path = wireText(found.at.Path)
+	r.tell(n, found.errno, &guestapi.RefusedFile{Op: found.op, Path: wireText(found.path), At: found.at})
 }
 
 // tellListen says that there is a server in a moment; which one hutchd sees for itself.

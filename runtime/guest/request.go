@@ -45,7 +45,7 @@ func check(req *guestapi.Request, fds int) error {
 		if req.Signal < 1 || req.Signal > 64 {
 			return bad("signal %d is not between 1 and 64", req.Signal)
 		}
-	case guestapi.OpStop, guestapi.OpGoOn:
+	case guestapi.OpStop, guestapi.OpGoOn, guestapi.OpHold, guestapi.OpRelease, guestapi.OpMade:
 		if req.Exec == 0 {
 			return bad("no number")
 		}

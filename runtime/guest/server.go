@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,8 @@ type server struct {
 	starter *starter
 	// maker makes names for commands; nil where they do that themselves.
 	maker *maker
+	// mover moves folders for commands; nil where nobody does.
+	mover *mover
 	// emulator answers for ids that there are not; nil where it does not.
 	emulator *emulator
 
@@ -117,6 +120,13 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 		s.signalAll(req.Exec, unix.SIGSTOP)
 	case guestapi.OpGoOn:
 		s.signalAll(req.Exec, unix.SIGCONT)
+	case guestapi.OpHold:
+		go s.hold(req)
+	case guestapi.OpRelease:
+		s.mover.release()
+		s.answer(guestapi.Event{Exec: req.Exec})
+	case guestapi.OpMade:
+		s.made(req)
 	case guestapi.OpList:
 		s.list(req.Exec)
 	}
@@ -173,7 +183,27 @@ func (s *server) guard(req *guestapi.Request) {
 		s.ch.post(failure(req.Exec, guestapi.ReasonInternal, err, "guard"))
 		return
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Exec: req.Exec, Version: guestapi.Version})
+	s.answer(guestapi.Event{Exec: req.Exec})
+}
+
+// answer sends what a request asked for.
+func (s *server) answer(ev guestapi.Event) {
+	ev.Ev, ev.Version = guestapi.EvReady, guestapi.Version
+	s.ch.post(ev)
+}
+
+// hold answers when no folder is being moved, and none will be until release.
+func (s *server) hold(req *guestapi.Request) {
+	s.answer(guestapi.Event{Exec: req.Exec, Moving: s.mover.hold(time.Duration(req.WaitMS) * time.Millisecond)})
+}
+
+// made hands over which repositories there are since it did so last.
+func (s *server) made(req *guestapi.Request) {
+	ev := guestapi.Event{Exec: req.Exec}
+	if s.maker != nil {
+		ev.Made, ev.More = s.maker.made.take(req.Exec, req.Acks)
+	}
+	s.answer(ev)
 }
 
 // failure makes the event for a command that never ran. The errno is err's, if

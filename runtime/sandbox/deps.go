@@ -295,4 +295,6 @@ type Host struct {
 	// Forbidden are host folders that no workspace may contain or lie in: the
 	// state root, the runtime and config folders, the binaries.
 	Forbidden []string
+	// FoldersMapped says that host folders come as mounts whose ids root has mapped.
+	FoldersMapped bool
 }

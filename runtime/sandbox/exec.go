@@ -54,6 +54,7 @@ type running struct {
 	memory  int64         // peak, bytes
 	met     *api.LimitHit // behind the verdict
 	shm     string        // what /dev/shm explains of its end
+	foreign string        // the same of files of others in host folders
 	cut     bool          // the disk did not take all of its output
 	denials []api.Denial
 	// unguarded are names of the workspace's guard that it, or what ran beside it, has brought.
@@ -335,6 +336,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	m.lookWhy(r, end.Status != 0)
 	if end.Status != 0 {
 		r.shm = m.shmHint(r.s, end.Status)
+		r.foreign = m.foreignHint(r.s, r.said(), len(r.io.streams) > 0)
 	}
 	r.settleRefused()
 	m.judge(r)

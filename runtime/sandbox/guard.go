@@ -39,7 +39,7 @@ type folderGuard struct {
 	told     map[string]bool
 	top      []string // names that are, or may be, at the top of the folder
 	reported []*guard.Row
-	made     []api.Unguarded     // to be reported
+	made     madeRepositories    // to be reported
 	changed  unix.StatxTimestamp // when the folder's names had changed as they were read
 }
 

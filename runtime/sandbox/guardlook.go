@@ -19,6 +19,7 @@ import (
 
 // lookUnguarded tells what of the guards has turned up, behind a command.
 func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
+	m.askMade(s)
 	var found []api.Unguarded
 	for _, g := range s.guards {
 		found = append(found, g.look()...)
@@ -27,21 +28,6 @@ func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
 		m.emit(api.EventUnguarded, s, exec, u)
 	}
 	return found
-}
-
-// repository is told that a repository has been made at rel. PID 1 may lie: there is a bound.
-func (g *folderGuard) repository(rel string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.told[rel] || len(g.told) >= maxTold {
-		return
-	}
-	g.told[rel] = true
-	g.made = append(g.made, api.Unguarded{
-		Path: path.Join(g.target, rel),
-		Why:  "it is a new repository: git takes instructions from its configuration and hooks",
-		Hint: "look at both before you use git, or a prompt that asks git, in there",
-	})
 }
 
 // look returns the names at the top of the folder that are there and not guarded, each once.
@@ -53,8 +39,7 @@ func (g *folderGuard) look() []api.Unguarded {
 	defer root.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	found := g.made
-	g.made = nil
+	found := g.takeMade(int(root.Fd()))
 	if !g.list(root) {
 		return found
 	}

@@ -217,6 +217,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 			return err
 		}
 	}
+	f.tellForeign(m, at, mapped)
 	f.binds = append(f.binds, spec.Bind{Source: bind, Target: filepath.Clean(m.Target), ReadOnly: m.Mode == api.ModeRO})
 	return nil
 }

@@ -268,7 +268,8 @@ func (s *Sandbox) pauseMeans() api.PauseMeans {
 	return api.PauseSignal
 }
 
-// freeze stops every process but PID 1, which goes on answering.
+// freeze stops every process but PID 1, which goes on answering, and has moved for them what it was moving. After an
+// error the caller calls thaw.
 func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
 	var err error
 	if s.grouped {
@@ -276,8 +277,12 @@ func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
 	} else {
 		err = s.guest.Stop(ctx)
 	}
+	if err == nil {
+		return m.holdMoves(ctx, s)
+	}
+	err = m.whyNotStill(s, err)
 	var known *api.Error
-	if err == nil || errors.As(err, &known) || errors.Is(ctx.Err(), context.Canceled) {
+	if errors.As(err, &known) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
 	return api.Errorf(api.Unavailable, "pause sandbox %s: %w", s.id, err).
@@ -285,12 +290,13 @@ func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
 }
 
 func (m *Manager) thaw(s *Sandbox) error {
-	if s.grouped {
-		return m.cfg.Cgroups.Thaw(s.cgroup)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), pausePatience)
 	defer cancel()
-	return s.guest.GoOn(ctx)
+	err := m.releaseMoves(ctx, s)
+	if s.grouped {
+		return errors.Join(m.cfg.Cgroups.Thaw(s.cgroup), err)
+	}
+	return errors.Join(s.guest.GoOn(ctx), err)
 }
 
 // repause makes sure that an adopted sandbox which is on record as paused is: the hutchd

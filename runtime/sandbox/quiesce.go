@@ -16,6 +16,7 @@ import (
 // quiesce calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves
 // files workers alone. changing says of a file that somebody has it mapped, and so may change it without giving it a
 // new time. Nothing is stopped where nothing but PID 1 and workers is there, which write when they are asked to.
+// PID 1, which moves folders for commands and for workers, finishes the one that it moves before.
 func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	use func(changing func(name string, ino uint64) bool) error) (err error) {
 	done, err := s.admission.take(ctx)
@@ -40,7 +41,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	}
 	below, known := descendants(s.Record().PID)
 	if known && len(below) <= s.files.Count() {
-		return use(nil)
+		return m.whileHeld(patient, s, func() error { return use(nil) })
 	}
 	// On record before anything stands still: the next hutchd then has it paused, and whoever uses it resumes it.
 	s.clock.stop(time.Now())

@@ -57,7 +57,7 @@ func (r *running) outcome() api.ExecResult {
 	res.Denials, res.Failures = part(r.denials)
 	res.Unguarded = r.unguarded
 	argv := append(slices.Clone(r.params.Argv), r.params.Command)
-	res.Hint = orElse(r.s.hint(res.ExitCode, argv...), r.shm)
+	res.Hint = orElse(orElse(r.s.hint(res.ExitCode, argv...), r.shm), r.foreign)
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}
 	return res
 }

@@ -47,6 +47,10 @@ type fakeInit struct {
 	execs  map[uint64]*command
 	setup  guestapi.Request
 	asked  []guestapi.Request // to start something
+	held   bool               // folders are not moved
+	moving string             // the folder that is
+	made   []string           // repositories
+	more   bool               // than these
 }
 
 // command is one that a PID 1 has started.
@@ -164,6 +168,18 @@ func (p *fakeInit) handle(req *guestapi.Request, files []*os.File) error {
 		p.says(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: true, CapDrop: true})
 	case guestapi.OpGuard, guestapi.OpStop, guestapi.OpGoOn:
 		p.says(guestapi.Event{Ev: guestapi.EvReady, Exec: req.Exec})
+	case guestapi.OpHold, guestapi.OpRelease:
+		p.mu.Lock()
+		p.held = req.Op == guestapi.OpHold
+		moving := p.moving
+		p.mu.Unlock()
+		p.says(guestapi.Event{Ev: guestapi.EvReady, Exec: req.Exec, Moving: moving})
+	case guestapi.OpMade:
+		p.mu.Lock()
+		made, more := p.made, p.more
+		p.made, p.more = nil, false
+		p.mu.Unlock()
+		p.says(guestapi.Event{Ev: guestapi.EvReady, Exec: req.Exec, Made: made, More: more})
 	case guestapi.OpExec:
 		return p.start(req, files)
 	case guestapi.OpSignal, guestapi.OpKill:

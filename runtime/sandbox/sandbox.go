@@ -56,6 +56,7 @@ type Sandbox struct {
 	disk      *disk          // nil without a limit
 	meter     chan struct{}  // wakes watchMemory
 	guards    []*folderGuard // of folders of the host's that it may write
+	foreign   foreigners     // what of others is in these and in overlays
 	net       Network        // nil in mode none
 	plain     Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	looking   sync.Mutex     // guards looked, and begun of each exec

@@ -182,7 +182,9 @@ func (m *Manager) follow(own context.Context, sh *shell, run *shellRun, command 
 		return
 	}
 	end := m.endRun(limited, sh, run, ev, err)
-	end.Hint = s.hint(end.ExitCode, command)
+	if end.Hint = s.hint(end.ExitCode, command); end.Hint == "" && end.ExitCode != 0 {
+		end.Hint = m.foreignHint(s, nil, false)
+	}
 	if end.To, run.err = m.lengthsNow(sh.r); run.err != nil {
 		return
 	}

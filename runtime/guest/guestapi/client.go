@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ const (
 	// of its predecessor's execs); a sandbox that goes on sending them only wants
 	// to keep hutchd busy.
 	maxIgnored = 16 << 10
+
+	// maxAsks bounds the questions that wait for an answer: as many commands as PID 1 has, and a few.
+	maxAsks = 8 << 10
 )
 
 // Why a channel is closed, as Err wraps it; else its other end was.
@@ -48,10 +52,10 @@ type Client struct {
 	mu      sync.Mutex
 	err     error // why the channel is closed
 	nextID  uint64
-	execs   map[uint64]*Exec // from before "exec" is sent until its last event
-	ready   chan Event       // non-nil while ask waits, for an answer with this number:
-	asked   uint64
-	listed  chan struct{} // non-nil while Resume waits for the list of id listID
+	execs   map[uint64]*Exec      // from before "exec" is sent until its last event
+	asks    map[uint64]chan Event // who waits for an answer, by its number
+	taken   uint64                // the last answer to OpMade
+	listed  chan struct{}         // non-nil while Resume waits for the list of id listID
 	listID  uint64
 	adopted map[uint64]bool // execs of a hutchd before whose end was not on record
 	acks    []uint64        // ends on record that PID 1 need not remember
@@ -90,7 +94,7 @@ func newClient(conn Conn, known []*Exec) *Client {
 		// Ids are never reused, not even by the next hutchd on this channel: they
 		// count up from a time in nanoseconds, which no client outruns.
 		nextID: uint64(time.Now().UnixNano()),
-		execs:  map[uint64]*Exec{}, adopted: map[uint64]bool{},
+		execs:  map[uint64]*Exec{}, asks: map[uint64]chan Event{}, adopted: map[uint64]bool{},
 	}
 	for _, e := range known {
 		e.c, c.execs[e.ID], c.adopted[e.ID] = c, e, true
@@ -239,20 +243,66 @@ func (c *Client) GoOn(ctx context.Context) error {
 	return err
 }
 
-// ask sends a request about the sandbox as a whole and waits for its answer, which has
-// the request's number. There is one at a time.
+// Hold keeps PID 1 from moving folders until Release, and waits until none is being moved; at most for wait, after
+// which it returns the folder that is. That of an earlier build does not know of it, and goes on.
+func (c *Client) Hold(ctx context.Context, wait time.Duration) (moving string, err error) {
+	ev, err := c.askNew(ctx, "hold moves of folders",
+		&Request{Op: OpHold, Exec: c.NewID(), WaitMS: max(0, wait.Milliseconds())})
+	return ev.Moving, err
+}
+
+// Release ends Hold.
+func (c *Client) Release(ctx context.Context) error {
+	_, err := c.askNew(ctx, "release moves of folders", &Request{Op: OpRelease, Exec: c.NewID()})
+	return err
+}
+
+// Made returns the folders that have become repositories since it was called last, by this hutchd or another one, and
+// whether there are more. What was returned once more may have been there before. PID 1 of an earlier build tells of
+// them by itself (FileRepository).
+func (c *Client) Made(ctx context.Context) (paths []string, more bool, err error) {
+	req := &Request{Op: OpMade, Exec: c.NewID()}
+	c.mu.Lock()
+	if c.taken != 0 {
+		req.Acks = []uint64{c.taken}
+	}
+	c.mu.Unlock()
+	ev, err := c.askNew(ctx, "ask for new repositories", req)
+	if err == nil {
+		c.mu.Lock()
+		c.taken = max(c.taken, req.Exec)
+		c.mu.Unlock()
+	}
+	return ev.Made, ev.More, err
+}
+
+// unknownOp is the end of what PID 1 says of a request that it does not know.
+const unknownOp = "unknown operation"
+
+// askNew is ask for a request that PID 1 of an earlier build does not know, which is no error.
+func (c *Client) askNew(ctx context.Context, op string, req *Request) (Event, error) {
+	ev, err := c.ask(ctx, op, req)
+	if err != nil && ev.Ev == EvFailed && strings.HasSuffix(ev.Message, unknownOp) {
+		return Event{}, nil
+	}
+	return ev, err
+}
+
+// ask sends a request about the sandbox as a whole and waits for its answer, which has the request's number; that of
+// setup has none.
 func (c *Client) ask(ctx context.Context, op string, req *Request, fds ...*os.File) (Event, error) {
 	ready := make(chan Event, 1)
 	c.mu.Lock()
-	if c.ready != nil {
+	if len(c.asks) >= maxAsks || c.asks[req.Exec] != nil {
 		c.mu.Unlock()
-		return Event{}, api.Errorf(api.FailedPrecondition, "another request to hutch-init is under way").WithOp(op)
+		return Event{}, api.Errorf(api.FailedPrecondition, "%d requests to hutch-init are under way", maxAsks).
+			WithOp(op).WithHint("try again")
 	}
-	c.ready, c.asked = ready, req.Exec
+	c.asks[req.Exec] = ready
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		c.ready = nil
+		delete(c.asks, req.Exec)
 		c.mu.Unlock()
 	}()
 	if err := c.write(op, req, fds...); err != nil {
@@ -308,9 +358,9 @@ func (c *Client) dispatch(ev *Event) error {
 	if ev.Ev == EvRefused || ev.Ev == EvListen {
 		return c.tell(ev)
 	}
-	if ev.Exec == c.asked && (ev.Ev == EvReady || ev.Ev == EvFailed) && c.ready != nil {
+	if ready := c.asks[ev.Exec]; ready != nil && (ev.Ev == EvReady || ev.Ev == EvFailed) {
 		select {
-		case c.ready <- *ev:
+		case ready <- *ev:
 			return nil
 		default: // a second answer
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -177,9 +178,13 @@ func TestHostilePackets(t *testing.T) {
 		"file of no op":   `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"eat","path":"/x"}}}`,
 		"file nowhere":    `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"x"}}}`,
 		"long file": `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"/` +
-			strings.Repeat("x", maxRefusedPath) + `"}}}`,
+			strings.Repeat("x", MaxPath) + `"}}}`,
 		"long command": `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"command":"` +
 			strings.Repeat("x", maxName+1) + `"}}`,
+		"no repository":   `{"ev":"ready","made":["x"]}`,
+		"long repository": `{"ev":"ready","made":["/` + strings.Repeat("x", MaxPath) + `"]}`,
+		"repositories":    `{"ev":"ready","made":["/x"` + strings.Repeat(`,"/x"`, MaxMade) + `]}`,
+		"long folder":     `{"ev":"ready","moving":"/` + strings.Repeat("x", MaxPath) + `"}`,
 		"too many killed": `{"ev":"exited","exec":1,"killed":[1` + strings.Repeat(",1", MaxKilled) + `]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,6 +261,67 @@ func TestRefused(t *testing.T) {
 	}
 	if n := len(got); n < RefusedBurst || n > 8*RefusedBurst {
 		t.Errorf("%d told", n)
+	}
+}
+
+// TestMade: what hutch-init says of new repositories arrives, printable, however much it tells of refusals beside; the
+// next question says which answer has arrived, and questions do not wait for each other.
+func TestMade(t *testing.T) {
+	c, g := newGuest(t)
+	answer := func(want []uint64, text string) {
+		g.wg.Go(func() {
+			req := g.request()
+			if req.Op != OpMade || !slices.Equal(req.Acks, want) {
+				t.Errorf("%+v, want acks %v", req, want)
+			}
+			for range 8 * RefusedBurst {
+				_ = g.send(`{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"pid":9}}`)
+			}
+			_ = g.send(fmt.Sprintf(text, req.Exec))
+		})
+	}
+	answer(nil, `{"ev":"ready","exec":%d,"made":["/a\u001b","/b"],"more":true}`)
+	got, more, err := c.Made(t.Context())
+	if err != nil || !more || !slices.Equal(got, []string{"/a\ufffd", "/b"}) {
+		t.Errorf("%q, %v, %v", got, more, err)
+	}
+	answer([]uint64{c.taken}, `{"ev":"ready","exec":%d}`)
+	if got, more, err := c.Made(t.Context()); err != nil || more || len(got) > 0 {
+		t.Errorf("%q, %v, %v", got, more, err)
+	}
+	held := make(chan error, 1)
+	go func() {
+		moving, err := c.Hold(t.Context(), time.Minute)
+		if moving != "/w" {
+			t.Errorf("moving %q", moving)
+		}
+		held <- err
+	}()
+	hold := g.request()
+	if hold.Op != OpHold || hold.WaitMS != 60_000 {
+		t.Errorf("%+v", hold)
+	}
+	answer([]uint64{c.taken}, `{"ev":"ready","exec":%d,"made":["/c"]}`)
+	if got, _, err := c.Made(t.Context()); err != nil || len(got) != 1 {
+		t.Errorf("%q, %v", got, err)
+	}
+	_ = g.send(fmt.Sprintf(`{"ev":"ready","exec":%d,"moving":"/w"}`, hold.Exec))
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMadeEarlier: hutch-init of an earlier build knows no such questions, which is no error; another failure is.
+func TestMadeEarlier(t *testing.T) {
+	c, g := newGuest(t)
+	for text, fails := range map[string]bool{"bad request: made: unknown operation": false, "no": true} {
+		g.wg.Go(func() {
+			req := g.request()
+			_ = g.send(fmt.Sprintf(`{"ev":"failed","exec":%d,"reason":"internal","message":%q}`, req.Exec, text))
+		})
+		if _, _, err := c.Made(t.Context()); (err != nil) != fails {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

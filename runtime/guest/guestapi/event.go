@@ -9,9 +9,6 @@ import (
 	"unicode"
 )
 
-// maxRefusedPath bounds the path of a refused file, in bytes: PATH_MAX.
-const maxRefusedPath = 4096
-
 // maxName bounds names in what is told about a refused call, in bytes.
 const maxName = 128
 
@@ -31,7 +28,11 @@ func parseEvent(packet []byte) (*Event, error) {
 		return nil, fmt.Errorf("packet of %d bytes: %w", len(packet), err)
 	}
 	switch ev.Ev {
-	case EvReady, EvStarted, EvPending, EvListed, EvListen:
+	case EvReady:
+		if err := ev.checkReady(); err != nil {
+			return nil, err
+		}
+	case EvStarted, EvPending, EvListed, EvListen:
 	case EvFailed:
 		if !slices.Contains(reasons, ev.Reason) {
 			return nil, fmt.Errorf("unknown reason %.32q", ev.Reason)
@@ -58,7 +59,7 @@ func parseEvent(packet []byte) (*Event, error) {
 		}
 		r.Command = printable(r.Command)
 		if f := r.File; f != nil {
-			if !slices.Contains(FileOps, f.Op) || len(f.Path) > maxRefusedPath || len(f.At.Path) > maxRefusedPath ||
+			if !slices.Contains(FileOps, f.Op) || len(f.Path) > MaxPath || len(f.At.Path) > MaxPath ||
 				f.Path == "" || f.Path[0] != '/' {
 				return nil, fmt.Errorf("refused file %.32q %.64q", f.Op, f.Path)
 			}
@@ -72,6 +73,21 @@ func parseEvent(packet []byte) (*Event, error) {
 	}
 	ev.Message = printable(ev.Message)
 	return ev, nil
+}
+
+// checkReady checks what an answer names, and makes it printable.
+func (ev *Event) checkReady() error {
+	if len(ev.Made) > MaxMade || len(ev.Moving) > MaxPath {
+		return fmt.Errorf("%d repositories, a folder with a name of %d bytes", len(ev.Made), len(ev.Moving))
+	}
+	for i, p := range ev.Made {
+		if len(p) > MaxPath || p == "" || p[0] != '/' {
+			return fmt.Errorf("repository %.64q", p)
+		}
+		ev.Made[i] = printable(p)
+	}
+	ev.Moving = printable(ev.Moving)
+	return nil
 }
 
 // printable bounds text and takes the control characters out of it, which would

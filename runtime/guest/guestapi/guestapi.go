@@ -19,6 +19,9 @@
 //	kill   {exec}
 //	stop   {exec}                              ready   {exec}
 //	go_on  {exec}                              ready   {exec}
+//	hold   {exec, wait_ms}                     ready   {exec, moving}
+//	release {exec}                             ready   {exec}
+//	made   {exec, acks}                        ready   {exec, made, more}
 //	                                           refused {refused}
 //	list   {}                                  started | pending | failed | exited ...
 //	                                           listed  {}
@@ -64,8 +67,15 @@ const (
 	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
 	OpStop   = "stop"   // SIGSTOP to every process but PID 1; Exec is the number of the answer
 	OpGoOn   = "go_on"  // SIGCONT to them
-	OpList   = "list"   // report every exec that runs or whose end was not acknowledged; Exec is the list's id
-	OpLarge  = "large"  // fds: [0] sealed memfd with the real request, then its fds
+	// OpHold keeps folders from being moved (ArgMoves) until OpRelease. It is answered when none is, or after WaitMS
+	// with the one that is.
+	OpHold    = "hold"
+	OpRelease = "release"
+	// OpMade asks which repositories were made since the last answer, where that is allowed (Guard). Acks has the
+	// number of that answer: without, what it said is said again.
+	OpMade  = "made"
+	OpList  = "list"  // report every exec that runs or whose end was not acknowledged; Exec is the list's id
+	OpLarge = "large" // fds: [0] sealed memfd with the real request, then its fds
 )
 
 // WorkerFiles is the worker that serves files: see filesapi.
@@ -77,7 +87,7 @@ const WorkerShell = "shell"
 
 // Events that hutch-init reports.
 const (
-	EvReady   = "ready"   // answer to setup, stop and go_on
+	EvReady   = "ready"   // answer to setup, guard, stop, go_on, hold, release and made
 	EvStarted = "started" // execve succeeded
 	EvFailed  = "failed"  // the command never ran
 	EvExited  = "exited"  // the leader is gone
@@ -117,6 +127,9 @@ type Request struct {
 
 	// signal
 	Signal int `json:"signal,omitempty"`
+
+	// hold
+	WaitMS int64 `json:"wait_ms,omitempty"`
 
 	// setup
 	Hostname string `json:"hostname,omitempty"`
@@ -178,6 +191,10 @@ type Event struct {
 	Usage  *Usage `json:"usage,omitempty"`
 	Killed []int  `json:"killed,omitempty"` // pids that a kill ended, leader first
 
+	Moving string   `json:"moving,omitempty"` // of EvReady: the folder that is being moved
+	Made   []string `json:"made,omitempty"`   // of EvReady: folders that have become repositories, absolute
+	More   bool     `json:"more,omitempty"`   // of EvReady: there were more than Made has room for
+
 	Refused *Refused `json:"refused,omitempty"`
 	IDs     bool     `json:"ids,omitempty"`      // of EvReady: ids are emulated
 	CapDrop bool     `json:"cap_drop,omitempty"` // of EvReady: Request.CapDrop and CPUs mean something
@@ -225,7 +242,8 @@ const (
 	FileRename = "rename"
 	FileMode   = "change the mode of"
 	FileOwner  = "change the owner of"
-	// FileRepository is not refused, and has no errno: a repository has been made where that is allowed (Guard).
+	// FileRepository is what hutch-init of an earlier build says of a repository that has been made where that is
+	// allowed (Guard). It is not refused, and has no errno. OpMade is in its place.
 	FileRepository = "make a repository of"
 )
 
@@ -256,6 +274,15 @@ const (
 	RefusedBurst = 100 // at once
 	RefusedRate  = 20  // and a second, from then on
 )
+
+// What hutch-init remembers of new repositories between two OpMade.
+const (
+	MaxMade      = 200
+	MaxMadeBytes = 64 << 10 // of their names, on disk and as JSON
+)
+
+// MaxPath bounds the name of a file in what is reported, in bytes: PATH_MAX.
+const MaxPath = 4096
 
 // Usage is the leader's and its waited-for children's resource use.
 type Usage struct {

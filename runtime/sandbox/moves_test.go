@@ -1,0 +1,77 @@
+package sandbox
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// TestPausedMoving: a sandbox does not count as paused, and nobody looks at its files, while a folder is half moved in
+// it: the error names the folder, and the sandbox goes on. Afterwards none is moved until it goes on.
+func TestPausedMoving(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		sb := r.create()
+		s := r.sandbox(sb.ID)
+		s.spec.Mounts = []api.Mount{{Source: "/w", Target: "/w", Mode: api.ModeOverlay}} // as far as moves go
+		defer func() { s.spec.Mounts = nil }()
+		pid1 := r.launcher.initOf(sb.ID)
+		moves := func(folder string) {
+			pid1.mu.Lock()
+			defer pid1.mu.Unlock()
+			pid1.moving = folder
+		}
+		held := func() bool {
+			pid1.mu.Lock()
+			defer pid1.mu.Unlock()
+			return pid1.held
+		}
+		look := func(func(string, uint64) bool) error {
+			if !held() {
+				t.Error("files are looked at while folders can be moved")
+			}
+			return nil
+		}
+		exec := r.start(params(sb.ID, "hang"))
+		refused := func(what string, err error) {
+			t.Helper()
+			r.refused(api.Unavailable, err)
+			if !strings.Contains(err.Error(), "/w/big") || r.state(sb.ID) != api.Running || held() {
+				t.Errorf("%s: %v; %s, held: %v", what, err, r.state(sb.ID), held())
+			}
+		}
+		moves("/w/big")
+		_, err := r.m.Pause(t.Context(), sb.ID)
+		refused("pause", err)
+		refused("look", r.m.quiesce(t.Context(), s, look))
+		r.points.failing("Cgroups.Freeze", context.DeadlineExceeded) // who waits for PID 1 cannot be frozen
+		_, err = r.m.Pause(t.Context(), sb.ID)
+		refused("pause of who waits", err)
+		r.points.failing("Cgroups.Freeze", nil)
+
+		moves("")
+		if err := r.m.quiesce(t.Context(), s, look); err != nil || held() {
+			t.Errorf("%v, held: %v", err, held())
+		}
+		if _, err := r.m.Pause(t.Context(), sb.ID); err != nil || !held() {
+			t.Errorf("%v, held: %v", err, held())
+		}
+		if _, err := r.m.Resume(t.Context(), sb.ID); err != nil || held() {
+			t.Errorf("%v, held: %v", err, held())
+		}
+		if err := r.m.StandStill(t.Context(), sb.ID, func(Written) error { return look(nil) }); err != nil || held() {
+			t.Errorf("%v, held: %v", err, held())
+		}
+		if _, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: exec}); err != nil {
+			t.Error(err)
+		}
+		// Nothing is left that could be stopped; what PID 1 moves for one that is gone it finishes.
+		if err := r.m.quiesce(t.Context(), s, look); err != nil || held() {
+			t.Errorf("%v, held: %v", err, held())
+		}
+		moves("/w/big")
+		refused("look at an idle one", r.m.quiesce(t.Context(), s, look))
+		moves("")
+	})
+}

@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,7 @@ test-all: test-users ## the same, failing when a must-run test skips; as root fo
 	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)
 
 test-users: build deps-test
+	$(Q)if $(TESTRUN) -due obeyed; then $(MAKE) --no-print-directory deps-obeyed; fi
 	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-workspaces: build deps-test ## as root: the usual work in every kind of folder, mode and user, as each kind of user
@@ -151,6 +152,9 @@ deps-build:
 
 deps-test:
 	$(Q)internal/build/deps.sh test
+
+deps-obeyed: ## install the programs that the suite obeyed runs: editors, shells, package managers (docs/guarded.md)
+	$(Q)internal/build/deps.sh obeyed
 
 deps-bench:
 	$(Q)internal/build/deps.sh bench

@@ -303,6 +303,62 @@ func TestGuardRepository(t *testing.T) {
 	}
 }
 
+// TestGuardHeadless: a sandbox may remove the HEAD of a submodule's or a worktree's repository, which is history. A
+// later one cannot write what git obeys there all the same, so that the host can put the HEAD back. That there are
+// submodules is nothing to report.
+func TestGuardHeadless(t *testing.T) {
+	testenv.Axes(t, testenv.User)
+	t.Parallel()
+	testenv.Require(t, probe.Landlock())
+	w := world.New(t)
+	g := newHostGit(t)
+	dir := w.Sub(t, "work")
+	g.repositories(t, dir)
+	c := w.Connect(t)
+	run := func(script string) api.ExecResult {
+		t.Helper()
+		sb := w.Create(t, "--workspace", dir, "-e", "P="+strings.ReplaceAll(payload, `\"`, `"`), "host")
+		defer w.OK(t, "rm", "-f", sb)
+		res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb,
+			Argv: []string{"sh", "-c", "LC_ALL=C; export LC_ALL; " + script}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	if res := run("git -C mod -c safe.directory='*' status"); res.ExitCode != 0 || len(res.Unguarded) > 0 {
+		t.Errorf("exit %d, unguarded %+v: %s", res.ExitCode, res.Unguarded, res.Stderr)
+	}
+	heads := []string{".git/modules/mod/HEAD", ".git/worktrees/tree/HEAD"}
+	kept := map[string]string{}
+	for _, head := range heads {
+		kept[head] = world.Read(t, filepath.Join(dir, head))
+	}
+	if res := run("rm " + strings.Join(heads, " ")); res.ExitCode != 0 {
+		t.Fatalf("exit %d: %s", res.ExitCode, res.Stderr)
+	}
+	for _, script := range []string{
+		`printf "$P" >>.git/modules/mod/config`, `rm .git/modules/mod/config`, `echo x >.git/modules/mod/hooks/pre-commit`,
+		`mv .git/modules/mod/hooks .git/modules/mod/h`, `echo x >.git/modules/mod/HEAD`, `mv .git/modules gone`,
+		`echo ../evil >.git/worktrees/tree/commondir`, `rm .git/worktrees/tree/commondir`,
+		`echo x >.git/worktrees/tree/HEAD`,
+	} {
+		res := run(script)
+		said := strings.ToLower(res.Stderr)
+		if res.ExitCode == 0 || !strings.Contains(said, "read-only") && !strings.Contains(said, "busy") {
+			t.Errorf("%s: exit %d: %s", script, res.ExitCode, res.Stderr)
+		}
+	}
+	for head, text := range kept {
+		world.Write(t, filepath.Join(dir, head), text)
+	}
+	if g.taken(t, dir) {
+		t.Error("the host's git has run something")
+	}
+	g.run(t, filepath.Join(dir, "mod"), "status")
+	g.run(t, filepath.Join(dir, "tree"), "status")
+}
+
 // TestGuardArrives: what comes out of a sandbox as a whole, by cp and by workspace apply, brings the host's git no
 // configuration, no hooks and no repository without a name for it; of a .git its history comes. Who names it gets it.
 func TestGuardArrives(t *testing.T) {

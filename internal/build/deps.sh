@@ -1,6 +1,6 @@
 #!/bin/sh
-# deps.sh installs what is missing of the named groups: go, build, test, bench,
-# generate.
+# deps.sh installs what is missing of the named groups: go, build, test, obeyed,
+# bench, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -34,6 +34,8 @@ fi
 
 	# The lock file gets its name there when all of it is installed.
 	have_mcp() { cmp -s "$root/integration/agent/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
+
+	have_obeyed() { cmp -s "$root/integration/obeyed/testdata/npm/package-lock.json" "$root/.cache/obeyed/package-lock.json"; }
 
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
 	have_static() {
@@ -92,6 +94,38 @@ node        may  have_cmd:node         nodejs         nodejs                node
 npm         may  have_cmd:npm          npm            npm                   npm
 mcp-suite   may  have_mcp              -              -                     -'
 		;;
+	obeyed)
+		# Programs that the suite of that name runs on the host. Each is in the test's own word what it is for.
+		echo 'vim         may  have_cmd:vim          vim            vim-enhanced          vim
+nvim        may  have_cmd:nvim         neovim         neovim                neovim
+emacs       may  have_cmd:emacs        emacs-nox      emacs-nox             emacs-nox
+nano        may  have_cmd:nano         nano           nano                  nano
+zsh         may  have_cmd:zsh          zsh            zsh                   zsh
+tcsh        may  have_cmd:tcsh         tcsh           tcsh                  tcsh
+ksh93       may  have_cmd:ksh93        ksh93u+m       ksh                   -
+fish        may  have_cmd:fish         fish           fish                  fish
+tmux        may  have_cmd:tmux         tmux           tmux                  tmux
+screen      may  have_cmd:screen       screen         screen                screen
+less        may  have_cmd:less         less           less                  less
+rg          may  have_cmd:rg           ripgrep        ripgrep               ripgrep
+wget        may  have_cmd:wget         wget           wget                  wget
+sqlite3     may  have_cmd:sqlite3      sqlite3        sqlite                sqlite
+run-mailcap may  have_cmd:run-mailcap  mailcap        mailcap               -
+gpg         may  have_cmd:gpg          gpg            gnupg2                gnupg
+gpg-agent   may  have_cmd:gpg-agent    gpg-agent      gnupg2                gnupg
+hg          may  have_cmd:hg           mercurial      mercurial             mercurial
+pre-commit  may  have_cmd:pre-commit   pre-commit     pre-commit            pre-commit
+direnv      may  have_cmd:direnv       direnv         direnv                direnv
+gdb         may  have_cmd:gdb          gdb            gdb                   gdb
+ansible     may  have_cmd:ansible      ansible-core   ansible-core          ansible-core
+irb         may  have_cmd:irb          ruby           ruby                  ruby
+bundle      may  have_cmd:bundle       ruby-bundler   rubygem-bundler       ruby-bundler
+pry         may  have_cmd:pry          pry            rubygem-pry           -
+R           may  have_cmd:R            r-base-core    R-core                R
+iex         may  have_cmd:iex          elixir         elixir                elixir
+ocaml       may  have_cmd:ocaml        ocaml-interp   ocaml                 ocaml
+npm-tools   may  have_obeyed           -              -                     -'
+		;;
 	bench)
 		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
 		echo 'podman      may  have_cmd:podman       podman         podman                podman
@@ -105,7 +139,7 @@ firejail    may  have_cmd:firejail     firejail       firejail              fire
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, bench, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, obeyed, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -186,21 +220,21 @@ unpack_registry() {
 	rm -rf "$dir"
 }
 
-# install_mcp gets the Model Context Protocol's conformance suite and inspector, each package as locked by its hash; no root
+# install_npm TITLE FROM TO gets the packages that FROM, a folder of the tests, locks, each by its hash, into TO; no root
 # needed, and no package's own script is run.
-install_mcp() {
+install_npm() {
 	[ "${NO_INSTALL-}" != 1 ] && have_cmd npm || return 0
-	echo "deps: installing the conformance suite of MCP into .cache/mcp (for the tests)"
-	from=$root/integration/agent/testdata/mcp
-	rm -rf "$root/.cache/mcp"
-	mkdir -p "$root/.cache/mcp"
-	cp "$from/package.json" "$root/.cache/mcp/"
-	cp "$from/package-lock.json" "$root/.cache/mcp/npm-shrinkwrap.json" # which npm reads as it does the other
-	if (cd "$root/.cache/mcp" && npm ci --ignore-scripts --no-audit --no-fund) >"$root/.cache/mcp.log" 2>&1 </dev/null; then
-		mv "$root/.cache/mcp/npm-shrinkwrap.json" "$root/.cache/mcp/package-lock.json"
+	echo "deps: installing $1 into $3 (for the tests)"
+	from=$root/$2 to=$root/$3
+	rm -rf "$to"
+	mkdir -p "$to"
+	cp "$from/package.json" "$to/"
+	cp "$from/package-lock.json" "$to/npm-shrinkwrap.json" # which npm reads as it does the other
+	if (cd "$to" && npm ci --ignore-scripts --no-audit --no-fund) >"$to.log" 2>&1 </dev/null; then
+		mv "$to/npm-shrinkwrap.json" "$to/package-lock.json"
 	else
-		tail -n 5 "$root/.cache/mcp.log"
-		echo "deps: that failed; the whole output is in .cache/mcp.log"
+		tail -n 5 "$to.log"
+		echo "deps: that failed; the whole output is in $3.log"
 	fi
 }
 
@@ -209,7 +243,8 @@ lacking=$(missing "$@")
 names=$(echo "$lacking" | packages)
 [ -z "$names" ] || install "$names"
 case $lacking in *registry*) unpack_registry ;; esac
-case $lacking in *mcp-suite*) install_mcp ;; esac
+case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
+case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
 
 # One line for what ends the build and one for what is only less without it.
 fatal='' fewer='' single=''

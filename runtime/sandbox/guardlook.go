@@ -46,7 +46,7 @@ func (g *folderGuard) look() []api.Unguarded {
 	for _, name := range g.top {
 		// The folder above, where that is no folder: it says where the real one is.
 		name = cmp.Or(fileAbove(int(root.Fd()), name), name)
-		if g.told[name] {
+		if g.told[name] || g.holdsRepositories(name) {
 			continue
 		}
 		fd, st, err := openBelow(int(root.Fd()), name)

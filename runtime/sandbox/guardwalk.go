@@ -156,6 +156,11 @@ func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
 			defer dir.Close()
 		}
 	}
+	if !repository && w.wasRepository(dir, rel) {
+		if err := w.obeyedIn(dir); err != nil {
+			return fmt.Errorf("guard %s: %w", rel, err)
+		}
+	}
 	for _, e := range entries {
 		name := e.Name()
 		names := w.g.set.Candidates(rel, name)
@@ -209,15 +214,52 @@ func (w *guardWalk) repository(parent, dir *os.File, rel string) (*os.File, erro
 			return nil, err
 		}
 	}
-	for _, name := range names {
-		if w.g.refuses && (name == "modules" || name == "worktrees") {
-			continue // what is in them has its own names, and new ones are not made
+	return dir, w.obeyedIn(dir)
+}
+
+// obeyedIn covers what git obeys in the folder of a repository.
+func (w *guardWalk) obeyedIn(dir *os.File) error {
+	for _, name := range w.g.set.InRepository() {
+		if w.g.holdsRepositories(".git/" + name) {
+			continue
 		}
 		if err := w.coverBelow(int(dir.Fd()), name); err != nil {
-			return dir, err
+			return err
 		}
 	}
-	return dir, nil
+	return nil
+}
+
+// wasRepository reports whether a folder is a repository among those of submodules and worktrees but for its HEAD,
+// which a sandbox may have removed: what git obeys there is to stay as it is for whoever puts one back.
+func (w *guardWalk) wasRepository(dir *os.File, rel string) bool {
+	if !w.g.refuses || !strings.Contains(rel, "/modules/") && !strings.Contains(rel, "/worktrees/") {
+		return false
+	}
+	among := false
+	for i := 0; i < len(rel); i++ {
+		if rel[i] != '/' {
+			continue
+		}
+		if at := rel[:i]; path.Base(at) == ".git" || slices.Contains(w.repositories, at) {
+			first, _, _ := strings.Cut(rel[i+1:], "/")
+			among = w.g.holdsRepositories(".git/" + first)
+		}
+	}
+	return among && slices.ContainsFunc([]string{"config", "commondir"}, func(name string) bool {
+		fd, st, err := openBelow(int(dir.Fd()), name)
+		if err != nil {
+			return false
+		}
+		_ = unix.Close(fd)
+		return st.Mode&unix.S_IFMT == unix.S_IFREG
+	})
+}
+
+// holdsRepositories reports whether a name is a folder of repositories that is not covered itself: what is in them has
+// its own names, and PID 1 makes no new ones.
+func (g *folderGuard) holdsRepositories(name string) bool {
+	return g.refuses && (name == ".git/modules" || name == ".git/worktrees")
 }
 
 // over is overItself, and counts.
@@ -231,9 +273,8 @@ func (w *guardWalk) over(fd int, readOnly, mounted bool) error {
 // coverBelow covers a name below at.
 func (w *guardWalk) coverBelow(at int, name string) error {
 	parts := strings.Split(name, "/")
-	if last := parts[len(parts)-1]; w.g.refuses && len(parts) == 2 && parts[0] == ".git" &&
-		(last == "modules" || last == "worktrees") {
-		return nil // as in repository
+	if w.g.holdsRepositories(name) {
+		return nil
 	}
 	// What is above a name that is not there need not stay: PID 1 makes no such name below another folder either.
 	if fd, _, err := openBelow(at, name); w.g.refuses && errors.Is(err, unix.ENOENT) && fileAbove(at, name) == "" {

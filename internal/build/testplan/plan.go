@@ -80,6 +80,11 @@ func (p Plan) due(t Test) bool {
 	return s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 }
 
+// DueSuite reports whether some test of a suite runs now.
+func (p Plan) DueSuite(name string) bool {
+	return slices.ContainsFunc(p.Tests, func(t Test) bool { return t.Suite == name && p.due(t) })
+}
+
 // Repeats reports whether a machine runs the test now, if it is one of the machine's. The budget may have a suite by
 // the machine's name: when that is not due, only smoke tests run there. Two machines that run the same tests on two
 // kernels share them when both are due: each of these tests runs in one of the two, by the hash of the commit and of

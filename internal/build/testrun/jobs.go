@@ -130,17 +130,23 @@ func (r *runner) prepare(ctx context.Context) error {
 // stage copies the tree where ordinary users can read it, if there are jobs for them: the checkout may well lie in
 // root's home.
 func (r *runner) stage() error {
-	for _, j := range r.jobs {
-		if j.isOther() {
-			return testtree.Stage(r.root, r.dir)
-		}
+	others := slices.DeleteFunc(slices.Clone(r.jobs), func(j *job) bool { return !j.isOther() })
+	var more []string
+	if slices.ContainsFunc(others, func(j *job) bool { return j.pkg == obeyed }) {
+		more = append(more, testtree.Obeyed)
 	}
-	return nil
+	if len(others) == 0 {
+		return nil
+	}
+	return testtree.Stage(r.root, r.dir, more...)
 }
 
 // isOther reports whether the job runs as another user than this process, one that is made for it alone: what the
 // kernel counts for each user (processes, keyrings, inotify instances) no other job shares then.
 func (j *job) isOther() bool { return os.Geteuid() == 0 && j.kind != mustrun.Root }
+
+// obeyed is the package whose tests run what make deps-obeyed has installed.
+const obeyed = "integration/obeyed"
 
 // alone is the package whose tests take the whole machine, or look at it.
 const alone = "integration/alone"

@@ -3,6 +3,7 @@
 //
 //	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE]
 //	       [-audit] [-brief] [-compat] [-hunt D] [PACKAGE...]
+//	       testrun -due SUITE
 //
 // With -require it also fails when a test named in .ci/must-run was skipped or
 // is gone. With -matrix, as root, the tests that depend on the user run as an
@@ -13,6 +14,9 @@
 // A test that failed only because a wait ran out (testenv.Late) is run three
 // times more; if it passes then it is unstable, which is reported, and allowed
 // three times and once a name: see unstable.go.
+//
+// With -due it runs nothing: it exits with 0 when tests of that suite run now,
+// for which the Makefile then installs what they need.
 package main
 
 import (
@@ -57,6 +61,7 @@ type options struct {
 	audit    bool          // a tenth of the tests along axes that they do not declare
 	compat   bool          // suites of tier compat, into their tables: compat.go
 	hunt     time.Duration // for how long to hunt races: hunt.go
+	due      string        // a suite: only say whether it is due
 	packages []string
 	brief    bool // the fewest rounds of each test, and nothing of suites
 	whole    bool // no test is left out, so that one which did not run is missing
@@ -83,6 +88,7 @@ func main() {
 		"run the suites of tier compat, or the one that -run names, and write their tables")
 	flag.DurationVar(&o.hunt, "hunt", 0,
 		"run the tests again and again for so long on a machine that is made hostile to races")
+	flag.StringVar(&o.due, "due", "", "run nothing, and exit with 0 when this `suite` runs now")
 	flag.Parse()
 	o.packages = flag.Args()
 	if len(o.packages) == 0 {
@@ -110,6 +116,9 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 	plan, err := testplan.Read(ctx, root)
 	if err != nil {
 		return false, err
+	}
+	if o.due != "" {
+		return plan.DueSuite(o.due), nil
 	}
 	plan.Audit, plan.Brief = o.audit, o.brief
 	if o.require {

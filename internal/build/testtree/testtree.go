@@ -15,15 +15,15 @@ import (
 )
 
 // Stage fills dir with the sources (tests read their testdata) and the binaries, all readable by everybody. BuildTests
-// adds compiled tests.
-func Stage(root, dir string) error {
+// adds compiled tests. more are folders that git does not have.
+func Stage(root, dir string, more ...string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
 	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
 		return err
 	}
-	for _, made := range []string{Tools, cached} {
+	for _, made := range append([]string{Tools, cached}, more...) {
 		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil &&
 			!errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -49,6 +49,7 @@ func BuildPrograms(ctx context.Context, root string) error {
 // What is not of the repository.
 const (
 	Tools  = ".cache/tools/usr/bin" // what make deps unpacked, if it did
+	Obeyed = ".cache/obeyed"        // what make deps-obeyed installed, if it did
 	cached = ".cache/test"          // what tests made once, such as images
 )
 

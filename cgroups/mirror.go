@@ -13,9 +13,9 @@ import (
 )
 
 // A program asks for its limit of memory in its own cgroup, which is that of its exec. A JVM before 24 does not look
-// above it (JDK-8322420), takes the host's memory for its own, and is killed. So with v2's memory controller the cgroups
-// of execs have their sandbox's limit, too. It is the sandbox's that is met: what it counts is all that an exec's does,
-// and PID 1.
+// above it (JDK-8322420), takes the host's memory for its own, and is killed. So with v2's memory controller the
+// cgroups of execs have their sandbox's limit, too. It is the sandbox's that is met: what it counts is all that an
+// exec's does, and PID 1.
 
 // ownMemory is an attribute of an exec's cgroup whose memory.max is the exec's own, and not its sandbox's. The value is
 // empty. Attributes of this kind are in cgroup2 since Linux 5.7 (kernfs, KERNFS_ROOT_SUPPORT_USER_XATTR).

@@ -338,7 +338,8 @@ func TestGuardHeadless(t *testing.T) {
 		t.Fatalf("exit %d: %s", res.ExitCode, res.Stderr)
 	}
 	for _, script := range []string{
-		`printf "$P" >>.git/modules/mod/config`, `rm .git/modules/mod/config`, `echo x >.git/modules/mod/hooks/pre-commit`,
+		`printf "$P" >>.git/modules/mod/config`, `rm .git/modules/mod/config`,
+		`echo x >.git/modules/mod/hooks/pre-commit`,
 		`mv .git/modules/mod/hooks .git/modules/mod/h`, `echo x >.git/modules/mod/HEAD`, `mv .git/modules gone`,
 		`echo ../evil >.git/worktrees/tree/commondir`, `rm .git/worktrees/tree/commondir`,
 		`echo x >.git/worktrees/tree/HEAD`,

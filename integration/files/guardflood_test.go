@@ -85,7 +85,8 @@ func TestGuardFlood(t *testing.T) {
 		if !slices.Equal(told, f.want) {
 			testenv.Wrong(t, "%s: reported %q, want %q", f.name, told, f.want)
 		}
-		if moved := f.name == "moved"; len(rest) > 0 != moved || moved && !strings.Contains(rest[0].Why, "moved or removed") {
+		if moved := f.name == "moved"; len(rest) > 0 != moved || moved &&
+			!strings.Contains(rest[0].Why, "moved or removed") {
 			t.Errorf("%s: %+v", f.name, rest)
 		}
 	}

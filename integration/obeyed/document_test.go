@@ -53,7 +53,10 @@ func TestDocument(t *testing.T) {
 			}
 		}
 		for name := range p.made {
-			if !slices.ContainsFunc(p.rows, func(row string) bool { return name == row || strings.HasPrefix(name, row+"/") }) {
+			if !slices.ContainsFunc(p.rows, func(row string) bool {
+				return name == row ||
+					strings.HasPrefix(name, row+"/")
+			}) {
 				t.Errorf("%s: %s is not at or below %q", p.name, name, p.rows)
 			}
 		}

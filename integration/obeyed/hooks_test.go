@@ -34,7 +34,8 @@ func hooks() []program {
 		case ".lefthook-local.yml":
 			p.before = map[string]string{".lefthook.yml": plain}
 		default: // without a configuration it installs nothing
-			p.before = map[string]string{row.name: map[string]string{yaml: plain, json: `{"pre-commit": {"commands": {"y": {"run": "true"}}}}`,
+			p.before = map[string]string{row.name: map[string]string{yaml: plain,
+				json:     `{"pre-commit": {"commands": {"y": {"run": "true"}}}}`,
 				tomlText: "[pre-commit.commands.y]\nrun = \"true\"\n"}[row.text]}
 		}
 		list = append(list, p)

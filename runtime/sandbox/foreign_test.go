@@ -48,7 +48,8 @@ func TestForeignLook(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "2/foreign"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := of.look(t.Context(), dir, 1000, soon()); !strings.HasPrefix(got, "/src/2/foreign cannot be changed: why") {
+	if got := of.look(t.Context(), dir, 1000, soon()); !strings.HasPrefix(got,
+		"/src/2/foreign cannot be changed: why") {
 		t.Errorf("%q", got)
 	}
 	for what, got := range map[string]string{

@@ -1,5 +1,5 @@
-// Package servers finds the TCP servers in a sandbox. PID 1 says that somebody calls listen(2); what listens then is read
-// from the sandbox's own /proc/PID/net, which the kernel writes.
+// Package servers finds the TCP servers in a sandbox. PID 1 says that somebody calls listen(2); what listens then is
+// read from the sandbox's own /proc/PID/net, which the kernel writes.
 package servers
 
 import (

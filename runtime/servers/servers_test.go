@@ -90,7 +90,8 @@ func TestWatch(t *testing.T) {
 func TestWhose(t *testing.T) {
 	f := newFake(t)
 	f.listen(local, everywhere, hutchds)
-	for port, want := range map[int][2]bool{8080: {true, true}, 80: {false, true}, 1: {false, true}, 9: {false, false}} {
+	for port, want := range map[int][2]bool{8080: {true, true}, 80: {false, true}, 1: {false, true},
+		9: {false, false}} {
 		for i, alone := range []bool{false, true} {
 			if f.alone = alone; On(f, port) != want[i] {
 				t.Errorf("port %d, alone %v: %v", port, alone, !want[i])

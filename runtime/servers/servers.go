@@ -120,7 +120,7 @@ func (w *Watch) tell(s Sandbox) (found bool) {
 	return found
 }
 
-// Know takes the servers that there are for known: a hutchd before has told of them.
+// Know takes the servers that there are for known: a hutchd before has reported them.
 func (w *Watch) Know(s Sandbox) { w.know(list(s)) }
 
 func (w *Watch) know(all []server) {

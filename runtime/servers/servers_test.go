@@ -114,6 +114,6 @@ func TestMany(t *testing.T) {
 	f.listen(at...)
 	var w Watch
 	if !w.tell(f) || len(f.opened) != maxOpened || w.tell(f) {
-		t.Errorf("told of %d", len(f.opened))
+		t.Errorf("%d were reported", len(f.opened))
 	}
 }

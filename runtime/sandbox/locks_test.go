@@ -19,7 +19,7 @@ import (
 func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) {
 	t.Helper()
 	record.ID = "sb_a"
-	m := NewManager(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Logger: slog.New(slog.DiscardHandler)})
 	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: spec, record: record, root: &Root{},
 		admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}), exited: make(chan struct{}),
 		execs: map[string]*running{}}
@@ -30,6 +30,11 @@ func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) 
 	t.Cleanup(func() { m.trim.Stop() })
 	return m, s
 }
+
+// noPins are images of which none is pinned.
+type noPins struct{ ImageSource }
+
+func (noPins) Unpin(string) error { return nil }
 
 // TestOwnerOfStopped: a sandbox that is being stopped loses its owner while connections end, others ask for its scope,
 // and it is looked at.

@@ -13,6 +13,7 @@ import (
 // TestLint has a repository break each rule.
 func TestLint(t *testing.T) {
 	testenv.Programs(t, "git")
+	t.Setenv(BaseVar, "") // of the repository that the tests are in
 	root := t.TempDir()
 	run := func(args ...string) {
 		t.Helper()

@@ -72,6 +72,7 @@ func splitOutput(params []byte) (head api.Output, data []byte, err error) {
 	if ok && whole && json.Unmarshal(append(before[:len(before):len(before)], '}'), &head) == nil &&
 		head.Encoding == api.Base64 {
 		if data, err := decodePiece(text); err == nil {
+			head.Data = "" // of a key that only differs in case, which encoding/json takes too
 			return head, data, nil
 		}
 	}

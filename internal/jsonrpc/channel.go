@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -461,12 +462,6 @@ func (c *Channel) lose() {
 // read as end of file, but poll(2) says POLLHUP only when both directions are
 // shut (af_unix.c, unix_poll).
 func hungUp(fd int) bool {
-	p := []unix.PollFd{{Fd: int32(fd)}}
-	for {
-		n, err := unix.Poll(p, 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		return err != nil || (n > 0 && p[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0)
-	}
+	now, err := sys.Ready(fd, 0)
+	return err != nil || now&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }

@@ -92,11 +92,18 @@ func HasExited(pidfd *os.File) (exited bool, err error) {
 }
 
 func readable(fd uintptr) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	now, err := Ready(int(fd), unix.POLLIN)
+	return err == nil && now != 0
+}
+
+// Ready returns which of events an fd is ready for, and what poll(2) reports unasked: POLLHUP, POLLERR and POLLNVAL. It
+// does not wait. A signal that is pending makes poll(2) fail with EINTR also when there is nothing to wait for
+// (fs/select.c, do_poll); it is asked again then.
+func Ready(fd int, events int16) (int16, error) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
-		n, err := unix.Poll(fds, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return err == nil && n == 1
+		if _, err := unix.Poll(fds, 0); !errors.Is(err, unix.EINTR) {
+			return fds[0].Revents, err
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -151,5 +153,55 @@ func TestSealedMemfd(t *testing.T) {
 				t.Fail()
 			}
 		}
+	}
+}
+
+// TestReady: what is ready is told at once, also beside signals, which make poll(2) fail without a wait.
+func TestReady(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	defer r.Close()
+	fd := int(r.Fd())
+	if now, err := Ready(fd, unix.POLLIN); err != nil || now != 0 {
+		t.Errorf("an empty pipe: %#x, %v", now, err)
+	}
+	if _, err := w.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid, over := unix.Gettid(), make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG) // the Go runtime's own, which it ignores otherwise
+			}
+		}
+	})
+	for range 100_000 {
+		if now, err := Ready(fd, unix.POLLIN); err != nil || now != unix.POLLIN {
+			t.Fatalf("%#x, %v", now, err)
+		}
+	}
+	interrupted := 0
+	none := []unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLIN}} // never ready
+	for range 100_000 {
+		if _, err := unix.Poll(none, 0); errors.Is(err, unix.EINTR) {
+			interrupted++
+		}
+	}
+	close(over)
+	done.Wait()
+	t.Logf("%d of 100,000 calls of poll(2) were interrupted", interrupted)
+	w.Close()
+	if now, err := Ready(fd, 0); err != nil || now&unix.POLLHUP == 0 {
+		t.Errorf("the other end is closed: %#x, %v", now, err)
 	}
 }

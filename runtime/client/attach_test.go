@@ -184,6 +184,7 @@ func TestAttachClose(t *testing.T) {
 func FuzzSplitOutput(f *testing.F) {
 	f.Add([]byte(`{"attachment":"at_1","exec":"ex_1","stream":"stdout","offset":3,"encoding":"base64","data":"QUJD"}`))
 	f.Add([]byte(`{"attachment":"at_1","encoding":"base64","data":"QUJD","data":"QQ=="}`))
+	f.Add([]byte("{\"exec\":\"ex_1\",\"encoding\":\"base64\",\"data\":\"QUJ\nD\"}"))
 	f.Add([]byte(`{"":"at_1","encoding":"base64","dAta":"QUJD","data":"QQ=="}`))
 	f.Add([]byte(`{"encoding":"utf-8","data":"a\u00e9\n"}`))
 	f.Add([]byte(`{"x":{"y":1,"data":"QUJD"},"encoding":"base64","data":"QQ=="}`))

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -318,9 +319,8 @@ func (p peerExit) ended(ctx context.Context) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { _ = p.pidfd.Close(); close(ended) })
 	err = rc.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, perr := unix.Poll(fds, 0)
-		return n > 0 || (perr != nil && !errors.Is(perr, unix.EINTR))
+		now, perr := sys.Ready(int(fd), unix.POLLIN)
+		return now != 0 || perr != nil
 	})
 	if !stop() {
 		<-ended

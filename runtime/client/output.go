@@ -69,7 +69,9 @@ var dataMark = []byte(`,"data":"`)
 func splitOutput(params []byte) (head api.Output, data []byte, err error) {
 	before, after, ok := bytes.Cut(params, dataMark)
 	text, whole := bytes.CutSuffix(after, []byte(`"}`))
-	if ok && whole && json.Unmarshal(append(before[:len(before):len(before)], '}'), &head) == nil &&
+	// base64 passes over line breaks, which JSON does not have in a string.
+	plain := bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0
+	if ok && whole && plain && json.Unmarshal(append(before[:len(before):len(before)], '}'), &head) == nil &&
 		head.Encoding == api.Base64 {
 		if data, err := decodePiece(text); err == nil {
 			head.Data = "" // of a key that only differs in case, which encoding/json takes too

@@ -59,6 +59,7 @@ func FuzzMakeRules(f *testing.F) {
 	f.Add("/workspace/.git", "hooks")
 	f.Add("/workspace", ".Vscode")
 	f.Add("/workspace/.vscode (deleted)", "x")
+	f.Add("/workspaCe", ".Vscode")
 	f.Add("/workspace/a/b", ".git")
 	r := newMakeRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/workspace"}}})
 	f.Fuzz(func(t *testing.T, dir, name string) {
@@ -68,7 +69,7 @@ func FuzzMakeRules(f *testing.F) {
 		}
 		s := &spot{fd: -1, dir: dir, name: name}
 		at := strings.ToLower(path.Join(dir, name)) + "/"
-		guarded := strings.HasPrefix(at, "/workspace/") &&
+		guarded := strings.HasPrefix(dir+"/", "/workspace/") &&
 			(strings.Contains(at, "/.git/hooks/") || strings.HasSuffix(at, "/.git/") ||
 				strings.Contains(at, "/.vscode/") && !strings.Contains(at, "/node_modules/") &&
 					!strings.Contains(at, "/site-packages/"))

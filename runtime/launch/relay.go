@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
@@ -205,8 +206,7 @@ func press(f *os.File) {
 		return
 	}
 	_ = rc.Control(func(fd uintptr) {
-		room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		if n, err := unix.Poll(room, 0); err == nil && n == 1 && room[0].Revents&unix.POLLOUT != 0 {
+		if now, err := sys.Ready(int(fd), unix.POLLOUT); err == nil && now&unix.POLLOUT != 0 {
 			_, _ = unix.Write(int(fd), []byte{4})
 		}
 	})

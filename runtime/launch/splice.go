@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // spliceMax is how much one splice(2) is asked to move: more than a pipe can hold.
@@ -125,13 +127,8 @@ func whenWritable(f *os.File, do func(fd int) error) error {
 
 // readable says whether a pipe has something, or is at its end.
 func readable(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, 0)
-		if err != unix.EINTR {
-			return n > 0
-		}
-	}
+	now, err := sys.Ready(fd, unix.POLLIN)
+	return err == nil && now != 0
 }
 
 func isPipe(f *os.File) bool {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
@@ -240,8 +241,8 @@ func peerWatch(f *os.File) (alive func() bool, err error) {
 	}
 	return func() bool {
 		defer unix.Close(fd)
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return err == nil && n == 0
+		now, err := sys.Ready(fd, unix.POLLIN)
+		return err == nil && now == 0
 	}, nil
 }
 
@@ -258,9 +259,8 @@ func (m *monitor) watchLease(f *os.File, ended <-chan struct{}) {
 		return
 	}
 	err = rc.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd)}}
-		n, err := unix.Poll(fds, 0)
-		return err == nil && n > 0 && fds[0].Revents&unix.POLLHUP != 0
+		now, err := sys.Ready(int(fd), 0)
+		return err == nil && now&unix.POLLHUP != 0
 	})
 	if err == nil {
 		m.stop("its owner is gone", false)

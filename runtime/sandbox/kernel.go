@@ -44,12 +44,5 @@ func (Linux) Exited(pidfd *os.File) (bool, error) { return sys.HasExited(pidfd) 
 
 // AwaitExit waits until the pidfd is readable, which is when its process has ended, or until it is closed.
 func (Linux) AwaitExit(pidfd *os.File) {
-	rc, err := pidfd.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = rc.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return err == nil && n > 0
-	})
+	_ = sys.AwaitExit(pidfd)
 }

@@ -48,7 +48,8 @@ func (c *Conn) Waited(exec string) ExecResult {
 type Conn struct {
 	T    testing.TB
 	Conn *net.UnixConn
-	done chan struct{} // closed when the reader has ended
+	done chan struct{} // closed when the reader has ended, of err
+	err  error
 
 	mu      sync.Mutex
 	next    int
@@ -94,6 +95,7 @@ func (w *World) Dial(t testing.TB) *Conn {
 	}
 	go c.read()
 	t.Cleanup(c.Close)
+	w.LogOnFailure(t) // of a connection that the monitor refuses only its log knows why
 	return c
 }
 
@@ -109,6 +111,7 @@ func (c *Conn) read() {
 	for r := bufio.NewReader(c.Conn); ; {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
+			c.err = err
 			return
 		}
 		var m Message
@@ -187,7 +190,7 @@ func (p *Pending) Wait() Message {
 			return m
 		default:
 		}
-		p.c.T.Fatalf("call %d: the daemon closed the connection", p.ID)
+		p.c.T.Fatalf("call %d: the daemon closed the connection: %v", p.ID, p.c.err)
 	case <-late.C:
 		testenv.Late(p.c.T, "call %d: no answer within %v", p.ID, Patience)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ type Execs struct {
 	hits      *hits
 	files     files // that every exec reads
 	hastening atomic.Bool
+	// mirroring is held while the cgroup of an exec gets its limit of memory, its own or the sandbox's: an update of
+	// the sandbox's finds it before or after that.
+	mirroring sync.Mutex
 	// reclaims are of sandboxes that are paused.
 	reclaims reclaims
 }
@@ -95,6 +99,10 @@ func (x *Execs) Mount(sandbox string) (*os.File, error) {
 func (x *Execs) Make(sandbox, exec string, l api.Limits) error {
 	if err := x.enable(sandbox, l); err != nil {
 		return err
+	}
+	if x.memoryV2() {
+		x.mirroring.Lock()
+		defer x.mirroring.Unlock()
 	}
 	dir := x.dir(sandbox, exec)
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -37,6 +37,8 @@ func (x *Execs) mirror(sandbox string, bytes int64) error {
 			return err
 		}
 	}
+	x.mirroring.Lock()
+	defer x.mirroring.Unlock()
 	names, err := x.below(sandbox)
 	if err != nil {
 		return err
@@ -49,36 +51,30 @@ func (x *Execs) mirror(sandbox string, bytes int64) error {
 }
 
 // mirrorInto gives the cgroup of an exec its sandbox's limit of memory, unless it has one of its own. before is what it
-// has, "" if that is not known. Mirror may run at the same time, and not see a cgroup that is just being made, so the
-// sandbox's limit is read again after the writing.
+// has, "" if that is not known. The caller holds mirroring.
 func (x *Execs) mirrorInto(sandbox, dir, before string) error {
 	if _, err := unix.Getxattr(dir, ownMemory, nil); err == nil {
 		return nil
 	}
-	for {
-		text, err := x.files.read(x.dir(sandbox, ""), memoryMax)
-		if err != nil {
-			return nil // the sandbox has ended, or nothing limits its memory
-		}
-		now := strings.TrimSpace(text)
-		if now == before {
-			return nil
-		}
-		err = write(filepath.Join(dir, memoryMax), now)
-		if errors.Is(err, fs.ErrNotExist) { // without the controller, or gone
-			if _, err := os.Stat(dir); err != nil || now == unlimited {
-				return nil
-			}
-			if err = x.enable(sandbox, api.Limits{MemoryBytes: 1}); err == nil {
-				err = write(filepath.Join(dir, memoryMax), now)
-			}
-		}
-		if errors.Is(err, unix.ENODEV) { // removed meanwhile
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		before = now
+	text, err := x.files.read(x.dir(sandbox, ""), memoryMax)
+	if err != nil {
+		return nil // the sandbox has ended, or nothing limits its memory
 	}
+	now := strings.TrimSpace(text)
+	if now == before {
+		return nil
+	}
+	err = write(filepath.Join(dir, memoryMax), now)
+	if errors.Is(err, fs.ErrNotExist) { // without the controller, or gone
+		if _, err := os.Stat(dir); err != nil || now == unlimited {
+			return nil
+		}
+		if err = x.enable(sandbox, api.Limits{MemoryBytes: 1}); err == nil {
+			err = write(filepath.Join(dir, memoryMax), now)
+		}
+	}
+	if errors.Is(err, unix.ENODEV) { // removed since it was listed
+		return nil
+	}
+	return err
 }

@@ -46,7 +46,8 @@ func TestMirror(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %s", name, text, err, want)
 		}
 	}
-	if text, err := os.ReadFile(file("cgroup.subtree_control")); err != nil || !strings.Contains(string(text), "+memory") {
+	text, err := os.ReadFile(file("cgroup.subtree_control"))
+	if err != nil || !strings.Contains(string(text), "+memory") {
 		t.Errorf("the controller is not enabled: %q, %v", text, err)
 	}
 }

@@ -56,6 +56,7 @@ func cgroupOf(pid int) string {
 // outlives a monitor that was killed.
 func TestVMScope(t *testing.T) {
 	testenv.Machine(t, "6.12")
+	testenv.Smoke(t)
 	w := world.New(t)
 	c := w.Dial(t)
 	sb := c.SandboxOf(world.Params{"limits": world.Params{"memory_bytes": 64 << 20, "pids": 50, "cpus": 0.5}})
@@ -82,6 +83,7 @@ func TestVMScope(t *testing.T) {
 // daemon uses that one.
 func TestVMDelegated(t *testing.T) {
 	testenv.Machine(t, "6.12")
+	testenv.Smoke(t)
 	w := world.New(t)
 	ready, theirs, err := os.Pipe()
 	if err != nil {

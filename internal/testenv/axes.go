@@ -43,8 +43,8 @@ func PackageAxes(...Axis) struct{} { return struct{}{} }
 // it from the sources; it must stand among the first statements of the test.
 func Suite(testing.TB, string) {}
 
-// Smoke declares that t runs in the machines of other kernels each time, where others only run when something changed
-// that these machines are about (.ci/budget). As with Axes, the runner reads it from the sources.
+// Smoke declares that t runs in a machine that repeats it also when nothing changed that the machine is about. Of two
+// machines that run the same tests on two kernels one runs it then.
 func Smoke(testing.TB) {}
 
 // InMachine reports whether this runs in a machine of integration/vm, where a test need not repeat what does not depend

@@ -87,27 +87,29 @@ func (p Plan) DueSuite(name string) bool {
 
 // Repeats reports whether a machine runs the test now, if it is one of the machine's. The budget may have a suite by
 // the machine's name: when that is not due, only smoke tests run there. Two machines that run the same tests on two
-// kernels share them when both are due: each of these tests runs in one of the two, by the hash of the commit and of
-// its name, and always on the kernel of most users.
+// kernels share them. When both are due, each test runs in one of the two, by the hash of the commit and of its name.
+// When neither is, one of the two runs the smoke tests, by the hash of the commit, and the other is not started.
 func (p Plan) Repeats(t Test, k mustrun.Kind) bool {
-	if t.Smoke || p.Now.All {
+	if p.Now.All {
 		return true
 	}
-	due := func(k mustrun.Kind) (named, due bool) {
+	due := func(k mustrun.Kind) bool {
 		s := p.Budget.Suite(string(k))
-		return s != nil, s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
+		return s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 	}
-	named, now := due(k)
 	for _, pair := range sharing {
 		i := slices.Index(pair[:], k)
-		if i < 0 || !named || !now {
+		if i < 0 || p.Budget.Suite(string(pair[0])) == nil || p.Budget.Suite(string(pair[1])) == nil {
 			continue
 		}
-		if named, now := due(pair[1-i]); named && now {
+		switch mine, other := due(k), due(pair[1-i]); {
+		case !mine && !other:
+			return t.Smoke && share(p.Now.Commit, 2) == uint64(i)
+		case mine && other && !t.Smoke:
 			return share(p.Now.Commit+mustrun.Name(t.Pkg, t.Name), 2) == uint64(i)
 		}
 	}
-	return now
+	return t.Smoke || due(k)
 }
 
 // sharing are machines that run the same tests on two kernels.

@@ -171,7 +171,16 @@ func TestShared(t *testing.T) {
 		if p.Now.Changed = []string{"seccomp/x"}; !p.Runs(test, "vm-6.1") || p.Runs(test, "vm-newest") {
 			t.Fatal("what is due alone does not run all")
 		}
-		if p.Now.All = true; !p.Runs(test, "vm-6.1") || !p.Runs(test, "vm-newest") {
+		p.Now.Changed = nil
+		smoke := test
+		smoke.Smoke = true
+		if old, newest := p.Runs(smoke, "vm-6.1"), p.Runs(smoke, "vm-newest"); old == newest {
+			t.Fatalf("nothing is due: the smoke test runs in 6.1 %v, newest %v", old, newest)
+		}
+		if p.Runs(test, "vm-6.1") || p.Runs(test, "vm-newest") {
+			t.Fatal("nothing is due: more than smoke tests run")
+		}
+		if p.Now.All = true; !p.Runs(test, "vm-6.1") || !p.Runs(test, "vm-newest") || !p.Runs(smoke, "vm-6.1") {
 			t.Fatal("not all machines run all when asked to")
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -167,6 +168,55 @@ func (w *World) FinishInSteps(t testing.TB, cmd *exec.Cmd) Result {
 		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
 	}
 	return Result{cmd.Args, code, out.text.String(), errs.String()}
+}
+
+// FinishBusy is Finish for a command with much to do: it fails the test when the command has computed nothing for a
+// while, however long it takes on a machine that has others to serve.
+func (w *World) FinishBusy(t testing.TB, args ...string) Result {
+	t.Helper()
+	cmd := w.Command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	looks := time.NewTicker(Patience)
+	defer looks.Stop()
+	for used := time.Duration(0); ; {
+		select {
+		case err := <-ended:
+			code, ok := ExitCode(err)
+			if !ok {
+				t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
+			}
+			return Result{cmd.Args, code, out.String(), errs.String()}
+		case <-looks.C:
+		}
+		now := cpuTime(cmd.Process.Pid)
+		if now-used < Patience/100 {
+			_ = cmd.Process.Kill()
+			<-ended
+			testenv.Late(t, "%s computed for %v in %v, %v in all", strings.Join(cmd.Args, " "), now-used, Patience, now)
+		}
+		used = now
+	}
+}
+
+// cpuTime is what a process has used (proc(5), stat: utime and stime, in hundredths of a second).
+func cpuTime(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, _ := strconv.ParseInt(f, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // steps puts off the end of its command's time with each write. It has no other way in: io.Copy would take a buffer's

@@ -41,7 +41,8 @@ const (
 // Way is how connections come to the proxies.
 type Way = netns.Way
 
-// Config is what an Engine needs; all but Way, Resolver, Failed, Outside, Passed, Ask and Wanted is required.
+// Config is what an Engine needs; all but Way, Resolver, Failed, Outside, Passed, Ask, Wanted and Ours is
+// required.
 type Config struct {
 	// Way is one that is asked for; "" is the best that works.
 	Way Way
@@ -64,6 +65,8 @@ type Config struct {
 	// Wanted is called before a connection from the host to a port of a sandbox is made, and must not wait: what it
 	// returns does, when something is to be done first, else it is nil, as Wanted itself may be.
 	Wanted func(sandbox string) (wait func() error)
+	// Ours says that another program of hutch's listens on a port of the host, where no sandbox is let to. nil: none.
+	Ours func(port uint16) bool
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
 	Unkeep func(key string) error
@@ -84,12 +87,35 @@ type Engine struct {
 	held   map[string]map[string]*os.File
 	// heldListeners are those of ports, by key.
 	heldListeners map[string]*os.File
+	listens       map[uint16]int // ports of the host that lead into sandboxes, and on how many addresses
+}
+
+// ours reports whether hutch itself listens on a port of the host.
+func (e *Engine) ours(port uint16) bool {
+	e.mu.Lock()
+	own := e.listens[port] > 0
+	e.mu.Unlock()
+	return own || e.cfg.Ours != nil && e.cfg.Ours(port)
+}
+
+// listen notes that a port of the host leads into a sandbox, or with -1 that one does not any more.
+func (e *Engine) listen(address string, change int) {
+	at, err := api.ParsePortAddress(address)
+	if err != nil || at.Path != "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.listens[at.Port()] += change; e.listens[at.Port()] == 0 {
+		delete(e.listens, at.Port())
+	}
 }
 
 // New makes an Engine. held is what another process has kept of a daemon before, by
 // key; the Engine takes what is its own out of it.
 func New(cfg Config, held map[string]*os.File) *Engine {
-	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}, heldListeners: map[string]*os.File{}}
+	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}, heldListeners: map[string]*os.File{},
+		listens: map[uint16]int{}}
 	if e.way != "" {
 		e.reason = "asked for"
 	}

@@ -144,7 +144,7 @@ func (n *Network) start() error {
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
 		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Failed: n.connectionFailed, Passed: n.passed,
-		Ask: n.ask,
+		Ask: n.ask, Ours: n.e.ours,
 	}
 	if n.ns.Way == netns.Redirect {
 		c.Destination = proxy.OriginalDestination

@@ -115,6 +115,7 @@ func (s *Ports) serve(x *exposed, f *os.File) error {
 	}
 	x.in = in
 	s.open[x.port.Address] = x
+	s.e.listen(x.port.Address, 1)
 	return nil
 }
 
@@ -190,6 +191,7 @@ func (s *Ports) Close() error {
 
 func (x *exposed) close(e *Engine) error {
 	err := x.in.Close()
+	e.listen(x.port.Address, -1)
 	_ = e.cfg.Unkeep(x.key) // with hutch-launch gone nothing is kept
 	x.unlink()
 	return err

@@ -15,7 +15,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/hutch-sh/hutch/internal/listen"
 	"github.com/hutch-sh/hutch/internal/mcpapi"
+	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
@@ -81,6 +83,11 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 	if cfg.TokenFile == "" {
 		fmt.Fprintf(os.Stderr, "hutch-mcp: Authorization: Bearer %s\n", f.token)
 	}
+	release, err := claim(l)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer func() { _ = release() }()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	err = server.Serve(l)
@@ -89,6 +96,19 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 		return nil
 	}
 	return err
+}
+
+// claim keeps sandboxes from the port of a listener.
+func claim(l net.Listener) (release func() error, err error) {
+	places, err := paths.Resolve(os.Getenv, os.Geteuid())
+	if err == nil {
+		err = places.MakeDirs()
+	}
+	at, ok := l.Addr().(*net.TCPAddr)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return listen.Claim(places.Runtime, uint16(at.Port))
 }
 
 // authorized lets those in who know the token.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/hutch-sh/hutch/internal/listen"
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/ports"
@@ -130,6 +131,7 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Passed(id, t, rule) },
 		Ask:    d.askAbout,
 		Wanted: func(id string) func() error { return d.manager.Wake(id) },
+		Ours:   func(port uint16) bool { return listen.Claimed(d.cfg.Paths.Runtime, port) },
 		Keep:   d.launcher.Keep, Unkeep: d.launcher.Unkeep, Logger: d.log,
 	}
 	if server := os.Getenv(envResolver); server != "" {

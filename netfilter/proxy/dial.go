@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,13 +34,24 @@ func (p *Proxy) dialer(rules *policy.Rules, name string) *net.Dialer {
 			if err != nil {
 				return fmt.Errorf("address to dial: %w", err)
 			}
-			if d := rules.Dial(name, to.Addr(), to.Port(), p.Own); !d.Allow {
+			if d := p.mayDial(rules, name, to); !d.Allow {
 				return &refusal{Decision: d, address: to.Addr().Unmap()}
 			}
 			return nil
 		},
 	}
 	d.SetMultipathTCP(false) // MPTCP sockets cannot be spliced, and few servers speak it
+	return d
+}
+
+// mayDial is the policy's decision about an address that is about to be connected to, which lets no sandbox to what
+// hutch itself listens on.
+func (p *Proxy) mayDial(rules *policy.Rules, name string, to netip.AddrPort) policy.Decision {
+	d := rules.Dial(name, to.Addr(), to.Port(), p.Own)
+	if a := to.Addr().Unmap(); d.Allow && p.Ours(to.Port()) && (a.IsLoopback() || p.Own(a)) {
+		return policy.Decision{Rule: "hutch's own port", Why: "hutch itself listens on port " +
+			strconv.Itoa(int(to.Port())) + " of this host"}
+	}
 	return d
 }
 

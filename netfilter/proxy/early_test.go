@@ -28,7 +28,7 @@ func TestDialHereEarly(t *testing.T) {
 	}
 	to := addrPortOf(sa)
 	rules := compile(t, allow())
-	p := &Proxy{Config: Config{Limits: Limits{}.orDefault(), Own: OwnAddress}}
+	p := &Proxy{Config: Config{Limits: Limits{}.orDefault(), Own: OwnAddress, Ours: func(uint16) bool { return false }}}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	for _, ends := range []bool{false, true} {

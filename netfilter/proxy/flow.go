@@ -109,7 +109,7 @@ func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 		}
 	}
 	if server.IsValid() {
-		return rules.Dial(f.name, server, f.dst.Port(), f.p.Own)
+		return f.p.mayDial(rules, f.name, netip.AddrPortFrom(server, f.dst.Port()))
 	}
 	return d
 }

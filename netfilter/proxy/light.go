@@ -82,7 +82,8 @@ func (f *flow) dialHere(rules *policy.Rules) (fd int, to netip.Addr) {
 	} else if f.name != "" {
 		to = f.p.lookups.Known(f.name + ".")
 	}
-	if !to.Is4() || !to.IsLoopback() && !f.p.Own(to) || !rules.Dial(f.name, to, f.dst.Port(), f.p.Own).Allow {
+	if !to.Is4() || !to.IsLoopback() && !f.p.Own(to) ||
+		!f.p.mayDial(rules, f.name, netip.AddrPortFrom(to, f.dst.Port())).Allow {
 		return -1, to
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)

@@ -90,6 +90,8 @@ type Config struct {
 	Resolver *net.Resolver
 	// Own says that an address is the host's. nil: OwnAddress.
 	Own func(netip.Addr) bool
+	// Ours says that hutch itself listens on a port of the host: no sandbox is let to it. nil: on none.
+	Ours func(port uint16) bool
 	// Denied is told about each refusal. It must not block.
 	Denied func(Denial)
 	// Passed is told about each connection, and flow of datagrams, that the policy allows,
@@ -161,6 +163,9 @@ func New(c Config) *Proxy {
 	}
 	if c.Own == nil {
 		c.Own = OwnAddress
+	}
+	if c.Ours == nil {
+		c.Ours = func(uint16) bool { return false }
 	}
 	if c.Passed == nil {
 		c.Passed = func(api.NetTarget, string) {}

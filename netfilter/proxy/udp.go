@@ -254,7 +254,7 @@ func (f *udpFlow) recheck(rules *policy.Rules) policy.Decision {
 	f.mu.Unlock()
 	d := f.decide(rules)
 	if d.Allow && server != nil {
-		d = rules.Dial(f.name, addrPort(server.RemoteAddr()).Addr(), f.to.Port(), f.p.Own)
+		d = f.p.mayDial(rules, f.name, netip.AddrPortFrom(addrPort(server.RemoteAddr()).Addr(), f.to.Port()))
 	}
 	return d
 }

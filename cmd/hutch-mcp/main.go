@@ -14,8 +14,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/hutch-sh/hutch/internal/become"
 	"github.com/hutch-sh/hutch/internal/hostexec"
 	"github.com/hutch-sh/hutch/internal/mcpapi"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 func main() {
@@ -34,8 +36,8 @@ func main() {
 const endTimeout = 30 * time.Second
 
 func run(ctx context.Context) (err error) {
-	cfg, err := mcpapi.FromEnviron()
-	if err != nil {
+	cfg := mcpapi.Config{Mode: api.ExecModeAll}
+	if err := become.Config(mcpapi.Variable, "hutch mcp", &cfg); err != nil {
 		return err
 	}
 	if cfg.HTTP != "" {

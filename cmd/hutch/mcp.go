@@ -1,18 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/become"
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/internal/mcpapi"
-	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -82,10 +79,6 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 
 // becomeMCP executes hutch-mcp, once the daemon answers: what is wrong with it is told better here.
 func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
-	path, err := paths.Sibling("hutch-mcp")
-	if err != nil {
-		return err
-	}
 	if !cfg.Private {
 		err := withDaemon(cmd.Context(), func(c *client.Client) error {
 			if cfg.Folder == "" {
@@ -104,12 +97,7 @@ func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
 			return err
 		}
 	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		return err
-	}
-	err = unix.Exec(path, []string{path}, append(os.Environ(), mcpapi.Variable+"="+string(text)))
-	return api.Errorf(api.Internal, "execute %s: %w", path, err).WithOp("mcp")
+	return become.Program("hutch-mcp", mcpapi.Variable, cfg)
 }
 
 // checkMCPMode refuses a mode with which a model would see other files in the sandbox than on the host, and one that

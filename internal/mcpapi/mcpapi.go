@@ -1,13 +1,7 @@
 // Package mcpapi is what `hutch mcp` tells hutch-mcp, which it becomes.
 package mcpapi
 
-import (
-	"encoding/json"
-	"fmt"
-	"os"
-
-	"github.com/hutch-sh/hutch/runtime/api"
-)
+import "github.com/hutch-sh/hutch/runtime/api"
 
 // Variable is the environment variable that holds a Config in JSON.
 const Variable = "HUTCH_MCP"
@@ -20,29 +14,11 @@ type Config struct {
 	Private bool     `json:"private,omitempty"` // with a daemon of its own
 	// Mode is where sandbox_run_command runs commands, unless the model asks for a stricter one. Folder is where on the
 	// host, absolute: the workspace's folder; "" with mode all.
-	Mode   api.ExecMode `json:"mode"`
+	Mode   api.ExecMode `json:"mode,omitempty"`
 	Folder string       `json:"folder,omitempty"`
 	// Registries are those of which the model may have images fetched, beside the session's own.
 	Registries []string `json:"registries,omitempty"`
 	// HTTP is the address to serve on instead of stdin and stdout, TokenFile holds the bearer token; "" makes one.
 	HTTP      string `json:"http,omitempty"`
 	TokenFile string `json:"token_file,omitempty"`
-}
-
-// FromEnviron reads what `hutch mcp` has left.
-func FromEnviron() (c Config, err error) {
-	text, ok := os.LookupEnv(Variable)
-	if !ok {
-		return c, fmt.Errorf("%s is not set: hutch-mcp is started by `hutch mcp`", Variable)
-	}
-	if err := os.Unsetenv(Variable); err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return c, fmt.Errorf("%s: %w", Variable, err)
-	}
-	if c.Mode == "" {
-		c.Mode = api.ExecModeAll
-	}
-	return c, nil
 }

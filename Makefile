@@ -21,7 +21,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 # The binaries that need no C, and those that do: hutch-launch, static because it runs
 # from a memfd inside other roots, and hutch-scan, which has parsers in C.
-PLAIN       = hutch hutchd hutch-init hutch-netd hutch-mcp
+PLAIN       = hutch hutchd hutch-init hutch-netd hutch-mcp hutch-web
 PLAIN_FLAGS = -tags 'containers_image_openpgp netgo osusergo' -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
 
@@ -102,7 +102,7 @@ fuzz: deps-build $(STUB) ## run all fuzz targets in turn, FUZZ=30m in all; corpo
 	$(Q)$(GO) exec .cache/bin/fuzz -for $(FUZZ) $(if $(RUN),-run '$(RUN)')
 
 # hutch is copied, as an installation does: what a linker writes lies in the page cache page by page, and starts a fifth slower.
-build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-scan}
+build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-web,hutch-scan}
 	$(Q)$(GO) version >/dev/null
 	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
@@ -117,14 +117,14 @@ $(STUB): %: %.c runtime/guest/stub/syscall.h
 	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
 
 install: build ## install below PREFIX (~/.local)
-	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-scan}'
+	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-web,hutch-scan}'
 	$(Q)install -d $(BINDIR) $(LIBEXECDIR)
 	$(Q)install -m 0755 bin/hutch $(BINDIR)/
-	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd bin/hutch-mcp bin/hutch-scan $(LIBEXECDIR)/
+	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd bin/hutch-mcp bin/hutch-web bin/hutch-scan $(LIBEXECDIR)/
 
 uninstall: ## remove what install put there
 	$(say) REMOVE '$(BINDIR)/hutch, $(LIBEXECDIR)'
-	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd $(LIBEXECDIR)/hutch-mcp $(LIBEXECDIR)/hutch-scan
+	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd $(LIBEXECDIR)/hutch-mcp $(LIBEXECDIR)/hutch-web $(LIBEXECDIR)/hutch-scan
 	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
 
 # Beside no user's files, because of its capabilities. Only members of the group may start it;

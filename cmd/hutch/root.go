@@ -62,6 +62,7 @@ var verbs = []verb{
 	{"volume", groupSandbox, "Folders that outlive sandboxes", newVolume},
 	{"scan", groupSandbox, "Look through code for what reaches beyond the program", newScan},
 	{"mcp", groupSandbox, "Give a language model a sandbox, over the Model Context Protocol", newMCP},
+	{"web", groupSandbox, "Serve sandboxes over HTTP", newWeb},
 	{"pause", groupSandbox, "Stop the processes of sandboxes where they are", newPause},
 	{"resume", groupSandbox, "Let paused sandboxes go on", newResume},
 	{"stop", groupSandbox, "End the processes of sandboxes and keep the rest for later", newStop},

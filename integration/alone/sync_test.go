@@ -50,7 +50,8 @@ func TestFilesSyncMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.FinishBusy(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).Says(t, "0 the same, 100101 copied, 0 removed")
+	w.FinishBusy(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).
+		Says(t, "0 the same, 100101 copied, 0 removed")
 	world.SameTree(t, w, sb, dir, "many", true)
 
 	world.Write(t, filepath.Join(dir, "flat/00-500"), "x")
@@ -60,7 +61,8 @@ func TestFilesSyncMany(t *testing.T) {
 	}
 	w.OK(t, "exec", sb, "sh", "-euc",
 		`cd many; rm flat/98-999; ln -s /etc flat/50-000x; mkdir -p zz/y; : >zz/y/z; rm -r d77; ln -s ../flat d77`)
-	w.FinishBusy(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).Says(t, "98095 the same, 1005 copied, 4 removed")
+	w.FinishBusy(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).
+		Says(t, "98095 the same, 1005 copied, 4 removed")
 	world.SameTree(t, w, sb, dir, "many", false)
 	w.OK(t, "exec", sb, "test", "-e", "/etc/passwd")
 }

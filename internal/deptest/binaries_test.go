@@ -102,6 +102,15 @@ var binaries = []binary{
 		},
 	},
 	{
+		name: "hutch-web",
+		forbidden: map[string]string{
+			module + "/runtime/sandbox": "it is a client",
+			module + "/runtime/launch":  "it is a client",
+			module + "/images":          "it is a client",
+			"github.com/spf13/cobra":    "hutch web has parsed the flags",
+		},
+	},
+	{
 		name: "hutch-scan",
 		cgo:  true,
 		tags: "netgo,osusergo",

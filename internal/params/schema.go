@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -136,6 +137,9 @@ func (g *Schemas) object(t reflect.Type) (Object, error) {
 		if f.Enum != nil {
 			schema["enum"] = f.Enum
 		}
+		if err := f.rules(schema); err != nil {
+			return nil, fmt.Errorf("%s.%s: %w", t.Name(), f.Name, err)
+		}
 		props[f.Name] = schema
 		if f.Required {
 			required = append(required, f.Name)
@@ -157,6 +161,23 @@ type Field struct {
 	Required bool     // its zero value is not left out of JSON
 	Doc      string   // the tag `doc`
 	Enum     []string // the tag `enum`, words separated by |
+	Rules    string   // the tag `schema`, such as minimum=1,maximum=100
+}
+
+// rules adds what the tag says of a value that is a number or a length.
+func (f *Field) rules(schema Object) error {
+	for rule := range strings.SplitSeq(f.Rules, ",") {
+		name, text, ok := strings.Cut(rule, "=")
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("schema: %w", err)
+		}
+		schema[name] = v
+	}
+	return nil
 }
 
 // Always says that JSON has a field also where it has its zero value.
@@ -175,7 +196,8 @@ func Fields(t reflect.Type) []Field {
 		if name == "" || embedded {
 			continue
 		}
-		member := Field{Name: name, GoName: f.Name, Owner: t, Type: f.Type, Required: Always(f), Doc: f.Tag.Get("doc")}
+		member := Field{Name: name, GoName: f.Name, Owner: t, Type: f.Type, Required: Always(f), Doc: f.Tag.Get("doc"),
+			Rules: f.Tag.Get("schema")}
 		for _, i := range f.Index[:len(f.Index)-1] {
 			if member.Owner = member.Owner.Field(i).Type; member.Owner.Kind() == reflect.Pointer {
 				member.Owner = member.Owner.Elem()

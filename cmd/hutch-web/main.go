@@ -1,0 +1,187 @@
+// Command hutch-web serves hutch over HTTP. `hutch web` becomes it. It is one more client of hutchd: every request is
+// one call, or a few.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/become"
+	"github.com/hutch-sh/hutch/internal/harden"
+	"github.com/hutch-sh/hutch/internal/listen"
+	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/internal/rest"
+	"github.com/hutch-sh/hutch/internal/webapi"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "hutch-web:", err)
+		os.Exit(1)
+	}
+}
+
+const (
+	// maxConns bounds the connections at once: those beyond wait to be accepted.
+	maxConns = 4096
+	// lastRequests is how long requests may take to end when the server is to.
+	lastRequests = 5 * time.Second
+	minToken     = 16
+)
+
+func run(ctx context.Context) (err error) {
+	var cfg webapi.Config
+	if err := become.Config(webapi.Variable, "hutch web", &cfg); err != nil {
+		return err
+	}
+	at, err := api.ParsePortAddress(cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	l, err := listening(at)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	places, err := paths.Resolve(os.Getenv, os.Geteuid())
+	if err == nil {
+		err = places.MakeDirs()
+	}
+	if err != nil {
+		return err
+	}
+	release, err := claim(places.Runtime, l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	token, forget, err := tokenFor(&cfg, at, places.Runtime, l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, forget()) }()
+	if err := harden.Process(); err != nil {
+		return err
+	}
+	s := rest.New(rest.Config{Token: token, Unix: at.Path != "", Hosts: cfg.Hosts, Grant: grants(cfg.Grant),
+		MaxUpload: cfg.MaxUpload, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Connect: func(ctx context.Context) (*client.Client, error) {
+			return client.Connect(ctx, client.ConnectOptions{})
+		}})
+	defer s.Close()
+	return serve(ctx, s.HTTP(), rest.Limited(l, maxConns))
+}
+
+// claim keeps sandboxes from the port of a listener.
+func claim(dir string, l net.Listener) (release func() error, err error) {
+	at, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return func() error { return nil }, nil
+	}
+	return listen.Claim(dir, uint16(at.Port))
+}
+
+// serve answers requests until ctx ends, and then those that are under way.
+func serve(ctx context.Context, server *http.Server, l net.Listener) error {
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.Background(), lastRequests)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		_ = server.Close() // streams do not end by themselves
+	}
+	return nil
+}
+
+func grants(names []string) (list []rest.Grant) {
+	for _, name := range names {
+		list = append(list, rest.Grant(name))
+	}
+	return list
+}
+
+func listening(at api.PortAddress) (net.Listener, error) {
+	f, err := listen.On(at)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return net.FileListener(f)
+}
+
+// tokenFor is the token that requests must have, and says where it is; "" of a Unix socket. One that is made here is in
+// a file of the user's alone, which forget removes.
+func tokenFor(cfg *webapi.Config, at api.PortAddress, dir string, l net.Listener) (token string, forget func() error,
+	err error) {
+	nothing := func() error { return nil }
+	if at.Path != "" {
+		fmt.Fprintf(os.Stderr, "hutch-web: listening on unix:%s, for processes of this user\n", at.Path)
+		return "", func() error { return gone(os.Remove(at.Path)) }, nil
+	}
+	fmt.Fprintf(os.Stderr, "hutch-web: listening on http://%s\n", l.Addr())
+	if cfg.TokenFile != "" {
+		if token, err = client.ReadToken(cfg.TokenFile); err != nil {
+			return "", nil, fmt.Errorf("--token-file: %w: chmod 600 makes it yours alone", err)
+		}
+		if len(token) < minToken {
+			return "", nil, fmt.Errorf("--token-file %s: a token has at least %d characters", cfg.TokenFile, minToken)
+		}
+		return token, nothing, nil
+	}
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails
+	token = hex.EncodeToString(random[:])
+	path, err := writeToken(token, dir, l)
+	if err != nil {
+		return "", nil, err
+	}
+	fmt.Fprintf(os.Stderr, "hutch-web: the token is in %s\n", path)
+	return token, func() error { return gone(os.Remove(path)) }, nil
+}
+
+// writeToken leaves the token for the user's programs. A file of a server before on the same port, which was killed,
+// is replaced.
+func writeToken(token, dir string, l net.Listener) (string, error) {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "web-"+port+".token")
+	if err := gone(os.Remove(path)); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(token + "\n")
+	return path, errors.Join(err, f.Close())
+}
+
+// gone takes the error that something was gone already for none.
+func gone(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/become"
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/webapi"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// webGrants are what --grant takes: rest.Grants, which this program does not link.
+var webGrants = []string{"host-ports"}
+
+func newWeb() *cobra.Command {
+	cfg := webapi.Config{}
+	cmd := &cobra.Command{
+		Use: "web [flags]",
+		Long: `Serve sandboxes over HTTP: REST with JSON, and streams of server-sent events. /openapi.json describes all
+paths. Every request needs the token: of a file that you name, or one that is made and whose file is printed. A Unix
+socket needs none: it is for your own processes.
+
+Clients have less than you: they name no folder of this machine, and reach none of its ports from a sandbox.`,
+		Example: `  hutch web --listen 127.0.0.1:7070 --token-file ~/.hutch-token
+  curl -H "Authorization: Bearer $TOKEN" -d '{"image": "python:3.12"}' http://127.0.0.1:7070/sandboxes`,
+		Args: wantArgs(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := api.ParsePortAddress(cfg.Listen); err != nil {
+				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--listen: %w", err))
+			}
+			for _, g := range cfg.Grant {
+				if !slices.Contains(webGrants, g) {
+					return cli.Usage(cmd.CommandPath(), fmt.Errorf("--grant %q: there are %s", g,
+						strings.Join(webGrants, ", ")))
+				}
+			}
+			return becomeWeb(cmd, cfg)
+		},
+	}
+	cmd.Flags().StringVar(&cfg.Listen, "listen", "127.0.0.1:7070",
+		"listen on `ADDRESS`: IP:PORT, PORT alone for this machine's programs, or the absolute path of a Unix socket")
+	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "",
+		"`FILE` with the bearer token (default: one is made)")
+	cmd.Flags().StringArrayVar(&cfg.Hosts, "host", nil,
+		"answer requests for this `NAME`, too; may be repeated")
+	cmd.Flags().StringArrayVar(&cfg.Grant, "grant", nil,
+		"let clients have `POWER`: host-ports (network policies may name ports of this machine); may be repeated")
+	cmd.Flags().Func("max-upload", "largest `SIZE` of an upload, such as 1g (default 100m)",
+		func(v string) (err error) {
+			cfg.MaxUpload, err = cli.ParseSize(v)
+			return err
+		})
+	return cmd
+}
+
+// becomeWeb executes hutch-web, once the daemon answers: what is wrong with it is told better here.
+func becomeWeb(cmd *cobra.Command, cfg webapi.Config) error {
+	if err := withDaemon(cmd.Context(), func(*client.Client) error { return nil }); err != nil {
+		return err
+	}
+	return become.Program("hutch-web", webapi.Variable, cfg)
+}

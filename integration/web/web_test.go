@@ -1,0 +1,336 @@
+package web_test
+
+import (
+	"bytes"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
+)
+
+// TestQuickStart is what quick starts of hosted products do: make a sandbox, run Python, upload a table, read it,
+// delete the sandbox.
+func TestQuickStart(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	world.NeedsPython(t)
+	w := world.New(t)
+	s := serve(t, w)
+	var sb struct {
+		SandboxID, State, Image string
+		StartedAt, EndAt        string
+		Metadata                map[string]string
+		Network                 struct{ Mode string }
+	}
+	s.ask(t, "POST", "/sandboxes", object{"image": "host", "timeout": 60, "metadata": object{"team": "data"},
+		"env": object{"GREETING": "hello"}}).want(http.StatusCreated, &sb)
+	if sb.State != "running" || sb.Image != "host" || sb.EndAt == "" || sb.Metadata["team"] != "data" ||
+		sb.Network.Mode != "none" {
+		t.Errorf("%+v", sb)
+	}
+	at := "/sandboxes/" + sb.SandboxID
+	var form bytes.Buffer
+	parts := multipart.NewWriter(&form)
+	_ = parts.WriteField("path", "/root/data/")
+	file, err := parts.CreateFormFile("file", "table.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(file, "name,price\napple,3\npear,4\n")
+	_ = parts.Close()
+	s.ask(t, "POST", at+"/files", &form, "Content-Type", parts.FormDataContentType()).want(http.StatusCreated)
+	var res struct {
+		ProcessID, Stdout, Stderr, Verdict string
+		ExitCode                           int
+		TimedOut                           bool
+	}
+	s.ask(t, "POST", at+"/processes", object{"cmd": "/usr/bin/python3", "args": []string{"-c",
+		"import csv, os; print(os.environ['GREETING'], sum(int(r['price']) for r in csv.DictReader(open('/root/data/table.csv'))))"}}).
+		want(http.StatusOK, &res)
+	if res.Stdout != "hello 7\n" || res.ExitCode != 0 || res.Verdict != "ok" || res.TimedOut {
+		t.Errorf("%+v", res)
+	}
+	s.ask(t, "POST", at+"/processes", object{"cmd": "echo out; echo err >&2; exit 3"}).want(http.StatusOK, &res)
+	if res.Stdout != "out\n" || res.Stderr != "err\n" || res.ExitCode != 3 || res.Verdict != "nonzero" {
+		t.Errorf("%+v", res)
+	}
+	s.ask(t, "POST", at+"/processes", object{"cmd": "sleep 60", "timeout": 0.2}).want(http.StatusOK, &res)
+	if !res.TimedOut || res.Verdict != "timeout_wall" {
+		t.Errorf("%+v", res)
+	}
+	var list struct{ Sandboxes []struct{ SandboxID string } }
+	s.ask(t, "GET", "/sandboxes?metadata=team%3Ddata&state=running", nil).want(http.StatusOK, &list)
+	if len(list.Sandboxes) != 1 || list.Sandboxes[0].SandboxID != sb.SandboxID {
+		t.Errorf("%+v", list)
+	}
+	s.ask(t, "GET", "/sandboxes?metadata=team%3Dother", nil).want(http.StatusOK, &list)
+	if len(list.Sandboxes) != 0 {
+		t.Errorf("%+v", list)
+	}
+	s.ask(t, "DELETE", at, nil).want(http.StatusNoContent)
+	s.ask(t, "GET", at, nil).fails(http.StatusNotFound, "not_found")
+	s.ask(t, "DELETE", at, nil).fails(http.StatusNotFound, "not_found")
+}
+
+// TestProcesses: streams that go on after a break, stdin, signals, results, and processes of other sandboxes.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w)
+	at := "/sandboxes/" + s.sandbox(t, object{})
+	var out struct {
+		Data, Encoding string
+		Offset         int64
+	}
+	// The first stream breaks after the first word; the second goes on behind it.
+	first := s.events(t, "POST", at+"/processes",
+		object{"cmd": "printf 'one \\360\\237'; read x; printf '\\246\\206 two'; echo err >&2; exit 4",
+			"stdin": "go\n"})
+	var p struct{ ProcessID string }
+	first.want("start").into(t, &p)
+	ev := first.want("stdout")
+	ev.into(t, &out)
+	if out.Data != "one " || out.Encoding != "utf-8" {
+		if out.Data != "one \U0001F986 two" { // it was fast
+			t.Errorf("%+v", out)
+		}
+	}
+	_ = first.body.Close()
+	proc := at + "/processes/" + p.ProcessID
+	var res struct {
+		ExitCode       int
+		Stdout, Stderr string
+	}
+	s.ask(t, "GET", proc+"/result", nil).want(http.StatusOK, &res)
+	if res.ExitCode != 4 || res.Stdout != "one \U0001F986 two" {
+		t.Errorf("%+v", res)
+	}
+	again := s.events(t, "GET", proc+"/events", nil, "Last-Event-ID", "4-0")
+	again.want("stdout").into(t, &out)
+	if out.Data != "\U0001F986 two" || out.Offset != 4 {
+		t.Errorf("%+v", out)
+	}
+	again.want("end").into(t, &res)
+	if _, err := again.next(); res.ExitCode != 4 || err != io.EOF {
+		t.Errorf("%+v, %v", res, err)
+	}
+	s.ask(t, "GET", proc+"/events", nil, "Last-Event-ID", "x").
+		fails(http.StatusBadRequest, "invalid_argument", "Last-Event-ID")
+
+	var bg struct{ ProcessID, State string }
+	s.ask(t, "POST", at+"/processes", object{"cmd": "read line; echo got $line; sleep 60", "background": true}).
+		want(http.StatusCreated, &bg)
+	proc = at + "/processes/" + bg.ProcessID
+	s.ask(t, "POST", proc+"/stdin", object{"data": "word\n", "close": true}).want(http.StatusNoContent)
+	said := s.events(t, "GET", proc+"/events", nil)
+	said.want("stdout").into(t, &out)
+	if out.Data != "got word\n" {
+		t.Errorf("%+v", out)
+	}
+	s.ask(t, "GET", proc+"/result?wait=0", nil).fails(http.StatusGatewayTimeout, "deadline_exceeded")
+	s.ask(t, "POST", proc+"/signal", object{"signal": "SIGTERM"}).want(http.StatusNoContent)
+	said.want("end").into(t, &res)
+	if res.ExitCode != 128+15 {
+		t.Errorf("%+v", res)
+	}
+	s.ask(t, "DELETE", proc, nil).want(http.StatusOK)
+	other := "/sandboxes/" + s.sandbox(t, object{})
+	s.ask(t, "GET", other+"/processes/"+bg.ProcessID, nil).fails(http.StatusNotFound, "not_found")
+	var list struct {
+		Processes []struct{ ProcessID, State string }
+	}
+	s.ask(t, "GET", at+"/processes", nil).want(http.StatusOK, &list)
+	if len(list.Processes) != 2 || list.Processes[1].State != "exited" {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestFiles: files whole and in parts, conditions, folders, forms, and an upload that breaks off.
+func TestFiles(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w, "--max-upload", "3m")
+	at := "/sandboxes/" + s.sandbox(t, object{}) + "/files"
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
+	var wrote struct {
+		Size    int64
+		Created bool
+	}
+	s.ask(t, "PUT", at+"?path=/root/a/big", bytes.NewReader(big)).want(http.StatusOK, &wrote)
+	if wrote.Size != int64(len(big)) || !wrote.Created {
+		t.Errorf("%+v", wrote)
+	}
+	whole := s.ask(t, "GET", at+"?path=/root/a/big", nil).want(http.StatusOK)
+	tag := whole.header.Get("ETag")
+	if !bytes.Equal(whole.body, big) || tag == "" || !strings.HasPrefix(whole.header.Get("Content-Disposition"),
+		"attachment") {
+		t.Errorf("%d bytes, %v", len(whole.body), whole.header)
+	}
+	part := s.ask(t, "GET", at+"?path=/root/a/big", nil, "Range", "bytes=16-35").want(http.StatusPartialContent)
+	if string(part.body) != "0123456789abcdef0123" || part.header.Get("Content-Range") != "bytes 16-35/1048576" {
+		t.Errorf("%q, %v", part.body, part.header)
+	}
+	s.ask(t, "GET", at+"?path=/root/a/big", nil, "If-None-Match", tag).want(http.StatusNotModified)
+	s.ask(t, "GET", at+"?path=/root/a/big", nil, "Range", "bytes=2000000-").
+		want(http.StatusRequestedRangeNotSatisfiable)
+	s.ask(t, "PUT", at+"?path=/root/a/big", strings.NewReader("new"), "If-Match", tag).want(http.StatusOK)
+	s.ask(t, "PUT", at+"?path=/root/a/big", strings.NewReader("newer"), "If-Match", tag).
+		fails(http.StatusPreconditionFailed, "precondition_failed")
+	s.ask(t, "PUT", at+"?path=/root/a/big", strings.NewReader("newer"), "If-None-Match", "*").
+		fails(http.StatusConflict, "already_exists")
+	if got := s.ask(t, "GET", at+"?path=/root/a/big", nil).want(http.StatusOK); string(got.body) != "new" {
+		t.Errorf("%q", got.body)
+	}
+	s.ask(t, "PUT", at+"?path=/root/a/huge", bytes.NewReader(bytes.Repeat(big, 4))).
+		fails(http.StatusRequestEntityTooLarge, "too_large")
+	// of unknown length
+	s.ask(t, "PUT", at+"?path=/root/a/huge", io.MultiReader(bytes.NewReader(bytes.Repeat(big, 4)))).
+		fails(http.StatusRequestEntityTooLarge, "too_large")
+	s.ask(t, "GET", at+"/stat?path=/root/a/huge", nil).fails(http.StatusNotFound, "not_found")
+	var dir struct{ Entries []struct{ Path, Type string } }
+	s.ask(t, "PATCH", at, object{"mkdir": "/root/a/b/c"}).want(http.StatusNoContent)
+	s.ask(t, "PATCH", at, object{"from": "/root/a/big", "to": "/root/a/b/small"}).want(http.StatusNoContent)
+	s.ask(t, "GET", at+"?path=/root/a&depth=3", nil).want(http.StatusOK, &dir)
+	if got := sprint("%v", dir.Entries); got != "[{b folder} {b/c folder} {b/small file}]" {
+		t.Error(got)
+	}
+	s.ask(t, "DELETE", at+"?path=/root/a", nil).fails(http.StatusConflict, "failed_precondition")
+	s.ask(t, "DELETE", at+"?path=/root/a&recursive=true", nil).want(http.StatusNoContent)
+	s.ask(t, "GET", at+"?path=/dev/null", nil).fails(http.StatusConflict, "failed_precondition")
+	s.ask(t, "GET", at, nil).fails(http.StatusBadRequest, "invalid_argument", "path")
+	s.ask(t, "POST", at, strings.NewReader("--x\r\n"), "Content-Type", "multipart/form-data; boundary=x").
+		fails(http.StatusBadRequest, "invalid_argument", "form")
+	for _, name := range []string{"/root/../etc/passwd2", "/root/a\x00b"} { // inside the sandbox, whatever it is called
+		a := s.ask(t, "PUT", at+"?path="+strings.ReplaceAll(name, "\x00", "%00"), strings.NewReader("x"))
+		if strings.Contains(name, "\x00") {
+			a.fails(http.StatusBadRequest, "invalid_argument", "NUL")
+		}
+	}
+	if _, err := os.Stat("/etc/passwd2"); err == nil {
+		t.Error("it is on the host")
+	}
+	s.ask(t, "PUT", at+"?path=/root/kept", strings.NewReader("old")).want(http.StatusOK)
+	broken := io.MultiReader(bytes.NewReader(big), failing{})
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", s.url+at+"?path=/root/kept", broken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = s.header.Clone()
+	if resp, err := s.client.Do(req); err == nil {
+		resp.Body.Close()
+		t.Errorf("an upload that broke off: %s", resp.Status)
+	}
+	if got := s.ask(t, "GET", at+"?path=/root/kept", nil); string(got.body) != "old" {
+		t.Errorf("what an upload that broke off has left: %q", got.body)
+	}
+}
+
+// failing is the end of a connection in the middle of a body.
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestLife: pause, resume, stop, forks, snapshots, updates, ports, code, metrics.
+func TestLife(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	world.NeedsPython(t)
+	w := world.New(t)
+	s := serve(t, w)
+	id := s.sandbox(t, object{"name": "life", "limits": object{"memoryMB": 256, "pids": 100, "bestEffort": true}})
+	at := "/sandboxes/life"
+	var sb struct {
+		SandboxID, State, EndAt string
+		Limits                  struct{ MemoryMB, PIDs int }
+		Network                 struct{ Allow []string }
+	}
+	s.ask(t, "PUT", at+"/files?path=/root/state", strings.NewReader("before")).want(http.StatusOK)
+	var snap struct{ SnapshotID, SandboxID string }
+	s.ask(t, "POST", at+"/snapshots", object{"name": "good"}).want(http.StatusCreated, &snap)
+	s.ask(t, "PUT", at+"/files?path=/root/state", strings.NewReader("after")).want(http.StatusOK)
+	var forks struct{ Sandboxes []struct{ SandboxID string } }
+	s.ask(t, "POST", at+"/fork", object{"count": 2}).want(http.StatusCreated, &forks)
+	s.ask(t, "POST", "/snapshots/good/fork", object{}).want(http.StatusCreated, &forks)
+	if len(forks.Sandboxes) != 1 {
+		t.Fatalf("%+v", forks)
+	}
+	read := func(at string) string { return string(s.ask(t, "GET", at+"/files?path=/root/state", nil).body) }
+	if got := read("/sandboxes/" + forks.Sandboxes[0].SandboxID); got != "before" {
+		t.Errorf("%q", got)
+	}
+	s.ask(t, "POST", at+"/stop", nil).want(http.StatusOK, &sb)
+	s.ask(t, "POST", at+"/processes", object{"cmd": "true"}).fails(http.StatusConflict, "failed_precondition")
+	s.ask(t, "POST", at+"/resume", nil).want(http.StatusOK, &sb)
+	if sb.State != "running" || sb.SandboxID != id || read(at) != "after" {
+		t.Errorf("%+v, %q", sb, read(at))
+	}
+	s.ask(t, "POST", "/snapshots/good/restore", nil).want(http.StatusOK, &sb)
+	if read(at) != "before" {
+		t.Errorf("%q", read(at))
+	}
+	s.ask(t, "DELETE", "/snapshots/good", nil).want(http.StatusNoContent)
+	change := object{"timeout": 1000}
+	if world.Grouped() {
+		change["limits"] = object{"pids": 200}
+	}
+	s.ask(t, "PATCH", at, change).want(http.StatusOK, &sb)
+	if world.Grouped() && (sb.Limits.PIDs != 200 || sb.Limits.MemoryMB != 256) || sb.EndAt == "" {
+		t.Errorf("%+v", sb)
+	}
+	s.ask(t, "PATCH", at, object{}).fails(http.StatusBadRequest, "invalid_argument", "nothing to change")
+	var code struct {
+		Stdout, Text string
+		Artifacts    []any
+	}
+	s.ask(t, "POST", at+"/code", object{"code": "x = 6\nx * 7"}).want(http.StatusOK, &code)
+	if code.Text != "42" {
+		t.Errorf("%+v", code)
+	}
+	var port struct {
+		Address, Token string
+	}
+	w.ServeInside(t, id, "127.0.0.1", "8000")
+	s.ask(t, "POST", at+"/ports", object{"port": 8000}).want(http.StatusCreated, &port)
+	if status, text := world.Get(t, "http://"+port.Address+"/", "Authorization", "Bearer "+
+		port.Token); status != http.StatusOK ||
+		text != "hello from 127.0.0.1" {
+		t.Errorf("%d: %s", status, text)
+	}
+	if status, _ := world.Get(t, "http://"+port.Address+"/"); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d", status)
+	}
+	s.ask(t, "DELETE", at+"/ports/8000", nil).want(http.StatusNoContent)
+	s.ask(t, "GET", at+"/metrics", nil).want(http.StatusOK)
+	s.ask(t, "GET", at+"/network", nil).want(http.StatusOK)
+	s.ask(t, "GET", "/templates", nil).want(http.StatusOK)
+}
+
+// TestEvents: what happens, from now on and from a number on, and that a break loses nothing.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w)
+	all := s.events(t, "GET", "/events?kinds=sandbox.state", nil)
+	id := s.sandbox(t, object{})
+	var e struct {
+		SandboxID string
+		Data      struct{ State string }
+	}
+	ev := all.want("sandbox.state")
+	if ev.into(t, &e); e.SandboxID != id || e.Data.State != "running" {
+		t.Errorf("%+v", e)
+	}
+	_ = all.body.Close()
+	s.ask(t, "DELETE", "/sandboxes/"+id, nil).want(http.StatusNoContent)
+	later := s.events(t, "GET", "/events?sandbox="+id, nil, "Last-Event-ID", ev.id)
+	for e.Data.State != "removed" {
+		later.want("sandbox.state").into(t, &e)
+	}
+	s.ask(t, "GET", "/events?kinds=nonsense", nil).fails(http.StatusBadRequest, "invalid_argument", "nonsense")
+}

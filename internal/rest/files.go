@@ -1,0 +1,385 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+func fileRoutes() []route {
+	where := []parameter{pathQuery, userQuery}
+	return []route{
+		{method: "GET", path: files, name: "readFile", tag: "files", media: []string{octets}, code: http.StatusOK,
+			query: where, answer: of[api.FileList](), summary: "Reads a file, or lists a folder.",
+			notes: "A file comes as it is, with ETag, and in parts where Range asks for them. A folder is a list in " +
+				"JSON; with depth also of what is below it.",
+			serve: (*Server).readFile},
+		{method: "GET", path: files + "/stat", name: "statFile", tag: "files", query: where, answer: of[api.File](),
+			summary: "Describes a file or folder.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				return answered(do(r.Context(), s, api.CallFSStat,
+					api.FileStatParams{FileParams: fileOf(r), Follow: true}))
+			})},
+		{method: "PUT", path: files, name: "writeFile", tag: "files", bodies: []string{octets}, query: append(where,
+			parameter{name: "mode", kind: "string", doc: "permissions, octal; default those it has, else 0644"}),
+			answer: of[WrittenFile](), code: http.StatusOK,
+			summary: "Writes a file, in a single step: readers see the old or the new one.",
+			notes: "Missing folders above it are made. With If-Match it fails with 412 where the file is another than " +
+				"that, with If-None-Match: * where there is one.",
+			serve: (*Server).putFile},
+		{method: "POST", path: files, name: "uploadFiles", tag: "files", bodies: []string{formData, octets},
+			query: []parameter{{name: "path", kind: "string",
+				doc: "where the file goes: its path, or a folder's with / " +
+					"at its end; a part of the form named path says the same for the files after it"}, userQuery},
+			answer: of[Written](), code: http.StatusCreated, summary: "Writes the files of a form, or the body as one.",
+			serve: (*Server).upload},
+		{method: "PATCH", path: files, name: "changeFiles", tag: "files", body: of[FileChange](),
+			summary: "Makes a folder, or renames a file or folder.", serve: asked((*Server).changeFile)},
+		{method: "DELETE", path: files, name: "removeFile", tag: "files", query: append(where,
+			parameter{name: "recursive", kind: "boolean", doc: "a folder with all that is in it"}),
+			summary: "Removes a file or folder.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				_, err := do(r.Context(), s, api.CallFSRemove, api.FileRemoveParams{FileParams: fileOf(r),
+					Recursive: isTrue(r.URL.Query().Get("recursive"))})
+				return nil, err
+			})},
+	}
+}
+
+const formData = "multipart/form-data"
+
+// fileOf is the file of a request.
+func fileOf(r *http.Request) api.FileParams {
+	q := r.URL.Query()
+	return api.FileParams{Sandbox: ref(r), Path: q.Get("path"), User: q.Get("user")}
+}
+
+func isTrue(text string) bool { v, err := strconv.ParseBool(text); return err == nil && v }
+
+func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
+	p := fileOf(r)
+	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
+	if err != nil {
+		return nil, err
+	}
+	switch st.Type {
+	case api.TypeFolder:
+		return s.listFolder(r, p)
+	case api.TypeFile:
+	default:
+		return nil, api.Errorf(api.FailedPrecondition, "%s is a %s", p.Path, st.Type).WithField("path").
+			WithHint("only regular files are read")
+	}
+	w.Header().Set("ETag", etag(&st))
+	// What it is nobody but the sandbox says, so a browser is to save it and not to show it.
+	w.Header().Set("Content-Type", octets)
+	w.Header().Set("Content-Disposition",
+		mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(p.Path)}))
+	f := &remote{s: s, ctx: r.Context(), p: p, size: st.Size}
+	defer f.end()
+	http.ServeContent(slowResponse{w, slowWriter{w, http.NewResponseController(w)}}, r, "", st.MTime, f)
+	return nil, nil
+}
+
+// slowResponse is an answer that is ended when it is not read for too long.
+type slowResponse struct {
+	http.ResponseWriter
+	body slowWriter
+}
+
+func (s slowResponse) Write(p []byte) (int, error) { return s.body.Write(p) }
+
+// etag changes with whatever writes the file: its size, and when it was written, to the nanosecond.
+func etag(st *api.File) string { return fmt.Sprintf(`"%x-%x"`, st.MTime.UnixNano(), st.Size) }
+
+func (s *Server) listFolder(r *http.Request, p api.FileParams) (any, error) {
+	l := api.FileListParams{FileParams: p}
+	depth, err := number(r, "depth")
+	if err != nil {
+		return nil, err
+	}
+	if depth != nil && *depth > 1 {
+		l.Recursive, l.Depth = true, int(*depth)
+	}
+	return answered(do(r.Context(), s, api.CallFSList, l))
+}
+
+// remote is a file in a sandbox, as http.ServeContent reads it: bytes come through a pipe that the sandbox's worker
+// writes into, and no more than a pipe holds is ever here.
+type remote struct {
+	s    *Server
+	ctx  context.Context
+	p    api.FileParams
+	size int64
+	at   int64
+
+	pipe *os.File
+	stop context.CancelFunc
+	done chan error
+}
+
+// Seek is where the next Read begins.
+func (f *remote) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += f.at
+	case io.SeekEnd:
+		offset += f.size
+	}
+	if offset != f.at {
+		f.end()
+	}
+	f.at = offset
+	return offset, nil
+}
+
+// Read reads from where the last one ended.
+func (f *remote) Read(b []byte) (int, error) {
+	if f.at >= f.size {
+		return 0, io.EOF
+	}
+	if f.pipe == nil {
+		if err := f.begin(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.pipe.Read(b)
+	f.at += int64(n)
+	if errors.Is(err, io.EOF) {
+		if cause := <-f.done; cause != nil {
+			err = cause
+		}
+		f.done <- nil
+	}
+	return n, err
+}
+
+// begin has the rest of the file sent.
+func (f *remote) begin() error {
+	c, err := f.s.client(f.ctx)
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	f.pipe, f.stop, f.done = r, stop, make(chan error, 1)
+	p := api.FileReadParams{FileParams: f.p, Offset: f.at, Limit: f.size - f.at}
+	go func() {
+		_, err := c.ReadFile(ctx, p, w)
+		w.Close() // the call's end is that of the pipe
+		f.done <- err
+	}()
+	return nil
+}
+
+// end stops what is under way.
+func (f *remote) end() {
+	if f.pipe == nil {
+		return
+	}
+	f.stop()
+	f.pipe.Close()
+	<-f.done
+	f.pipe = nil
+}
+
+func (s *Server) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
+	p := fileOf(r)
+	if err := s.precondition(r, p); err != nil {
+		return nil, err
+	}
+	size := r.ContentLength
+	if size > s.cfg.MaxUpload {
+		return nil, &http.MaxBytesError{Limit: s.cfg.MaxUpload}
+	}
+	q := api.FileWriteParams{FileParams: p, Mode: r.URL.Query().Get("mode"), Parents: true,
+		Exclusive: r.Header.Get("If-None-Match") == "*"}
+	if size >= 0 {
+		q.SizeBytes = &size
+	}
+	written, err := s.store(w, r, q, nil)
+	return written, err
+}
+
+// precondition holds If-Match against the file that is there.
+func (s *Server) precondition(r *http.Request, p api.FileParams) error {
+	want := r.Header.Get("If-Match")
+	if want == "" {
+		return nil
+	}
+	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
+	if err != nil && api.ErrorCode(err) != api.NotFound {
+		return err
+	}
+	if err == nil && (want == "*" || isOneOf(want, etag(&st))) {
+		return nil
+	}
+	return problem(http.StatusPreconditionFailed, codeConflict, "read it again, and send the ETag of that",
+		"%s is another file than If-Match says", p.Path)
+}
+
+func isOneOf(header, tag string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		if strings.TrimSpace(part) == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// store writes one file out of src, or the body, through a pipe: no more of it than a pipe holds is ever here. A client
+// that goes in the middle leaves the old file.
+func (s *Server) store(w http.ResponseWriter, r *http.Request, p api.FileWriteParams, src io.Reader) (*WrittenFile,
+	error) {
+	c, err := s.client(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if src == nil {
+		src = http.MaxBytesReader(w, io.NopCloser(slowReader{r, http.NewResponseController(w)}), s.cfg.MaxUpload)
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	copied, answered := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, err := io.Copy(pw, src)
+		if err != nil && !errors.Is(err, syscall.EPIPE) {
+			cancel(err)
+			<-answered // or the end of the pipe would be taken for the end of the file
+		}
+		pw.Close()
+		close(copied)
+	}()
+	written, err := c.WriteFile(ctx, p, pr)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // why the copy has failed
+	}
+	close(answered)
+	pr.Close() // nobody reads any more: the copy ends
+	if err != nil {
+		// A client that sends on is not waited for, and its connection is not used again.
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	}
+	<-copied
+	if err != nil {
+		return nil, err
+	}
+	return &WrittenFile{Path: p.Path, Size: written.Size, Created: written.Created}, nil
+}
+
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) (any, error) {
+	if !isMedia(r.Header.Get("Content-Type"), formData) {
+		p := fileOf(r)
+		f, err := s.store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return Written{Files: []WrittenFile{*f}}, nil
+	}
+	_, given, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || given["boundary"] == "" {
+		return nil, api.Errorf(api.InvalidArgument, "the form has no boundary").WithField("Content-Type").
+			WithHint("let the HTTP library make the header")
+	}
+	body := http.MaxBytesReader(w, io.NopCloser(slowReader{r, http.NewResponseController(w)}), s.cfg.MaxUpload)
+	form := multipart.NewReader(body, given["boundary"])
+	return s.parts(w, r, form)
+}
+
+// maxParts bounds the files of one form.
+const maxParts = 1000
+
+// parts writes the files of a form as they come.
+func (s *Server) parts(w http.ResponseWriter, r *http.Request, form *multipart.Reader) (any, error) {
+	to := r.URL.Query().Get("path")
+	done := Written{Files: []WrittenFile{}}
+	for range maxParts {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			if len(done.Files) == 0 {
+				return nil, api.Errorf(api.InvalidArgument, "the form has no file").WithField("file").
+					WithHint("curl -F path=/workspace/data.csv -F file=@data.csv")
+			}
+			return done, nil
+		}
+		if err != nil {
+			return nil, formError(err)
+		}
+		if part.FileName() == "" {
+			text, err := io.ReadAll(io.LimitReader(part, 4096))
+			if err != nil {
+				return nil, formError(err)
+			}
+			if part.FormName() == "path" {
+				to = string(text)
+			}
+			continue
+		}
+		p := fileOf(r)
+		if p.Path = target(to, part.FileName()); p.Path == "" {
+			return nil, api.Errorf(api.InvalidArgument, "path: missing").WithField("path").
+				WithHint("say where the file goes: ?path=/workspace/data.csv, or a part named path before it")
+		}
+		f, err := s.store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, part)
+		if err != nil {
+			return nil, formError(err)
+		}
+		done.Files = append(done.Files, *f)
+	}
+	return nil, api.Errorf(api.InvalidArgument, "the form has more than %d parts", maxParts).
+		WithHint("send the files in several requests")
+}
+
+// target is where a file of a form goes: below a folder under the last name that it has (part.FileName has no more).
+func target(to, name string) string {
+	if strings.HasSuffix(to, "/") {
+		return to + path.Base("/"+name)
+	}
+	return to
+}
+
+// formError makes an error of the form itself the client's.
+func formError(err error) error {
+	var e *api.Error
+	var p *Problem
+	var large *http.MaxBytesError
+	if errors.As(err, &e) || errors.As(err, &p) || errors.As(err, &large) {
+		return err
+	}
+	return api.Errorf(api.InvalidArgument, "the form cannot be read: %w", err).WithHint("let the HTTP library make it")
+}
+
+func (s *Server) changeFile(r *http.Request, c *FileChange) (any, error) {
+	switch {
+	case c.Make != "" && c.From == "" && c.To == "":
+		_, err := do(r.Context(), s, api.CallFSMkdir, api.FileMkdirParams{FileParams: api.FileParams{Sandbox: ref(r),
+			Path: c.Make, User: c.User}, Parents: true})
+		return nil, err
+	case c.Make == "" && c.From != "" && c.To != "":
+		_, err := do(r.Context(), s, api.CallFSMove, api.FileMoveParams{FileParams: api.FileParams{Sandbox: ref(r),
+			Path: c.From, User: c.User}, To: c.To})
+		return nil, err
+	}
+	return nil, api.Errorf(api.InvalidArgument, "nothing to change").
+		WithHint(`give {"mkdir": PATH}, or {"from": PATH, "to": PATH}`)
+}

@@ -1,0 +1,134 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// A creation with an Idempotency-Key is found again by labels of the sandbox, so that the key holds for as long as the
+// sandbox lives, whatever becomes of this process. What the client sent is there as digests.
+const (
+	labelPrefix = "hutch.rest."
+	labelKey    = labelPrefix + "key"
+	labelBody   = labelPrefix + "body"
+)
+
+const maxKey = 255
+
+// keys are those of creations under way. The second of two with the same key waits for the first.
+type keys struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{} // closed when it is done
+}
+
+// enter waits until nobody else makes something with a key.
+func (k *keys) enter(ctx context.Context, key string) (leave func(), err error) {
+	for {
+		k.mu.Lock()
+		other, busy := k.busy[key]
+		if !busy {
+			break
+		}
+		k.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	defer k.mu.Unlock()
+	if k.busy == nil {
+		k.busy = map[string]chan struct{}{}
+	}
+	done := make(chan struct{})
+	k.busy[key] = done
+	return func() {
+		k.mu.Lock()
+		delete(k.busy, key)
+		k.mu.Unlock()
+		close(done)
+	}, nil
+}
+
+// once makes a sandbox, or finds the one that a request with the same Idempotency-Key has made.
+func (s *Server) once(r *http.Request, n *NewSandbox, sp *api.Spec, create func(context.Context) (any, error)) (any,
+	error) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return create(r.Context())
+	}
+	if len(key) > maxKey || strings.TrimSpace(key) == "" {
+		return nil, api.Errorf(api.InvalidArgument, "Idempotency-Key has %d characters", len(key)).
+			WithField("Idempotency-Key").WithHint("use 1 to %d, such as a UUID", maxKey)
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return nil, err
+	}
+	id, digest := sum([]byte(key)), sum(text)
+	leave, err := s.keys.enter(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	there, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: map[string]string{labelKey: id}})
+	if err != nil {
+		return nil, err
+	}
+	if len(there.Sandboxes) > 0 {
+		sb := &there.Sandboxes[0]
+		if sb.Labels[labelBody] != digest {
+			return nil, problem(http.StatusUnprocessableEntity, string(api.InvalidArgument), "use another key for it",
+				"this Idempotency-Key belongs to another request, which has made %s", sb.ID)
+		}
+		found := sandboxOf(sb)
+		found.Existing = true
+		return found, nil
+	}
+	if sp.Labels == nil {
+		sp.Labels = map[string]string{}
+	}
+	sp.Labels[labelKey], sp.Labels[labelBody] = id, digest
+	return create(r.Context())
+}
+
+func sum(data []byte) string {
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:16])
+}
+
+// publicLabels are those that a client has given.
+func publicLabels(labels map[string]string) map[string]string {
+	var public map[string]string
+	for k, v := range labels {
+		if !strings.HasPrefix(k, labelPrefix) {
+			if public == nil {
+				public = map[string]string{}
+			}
+			public[k] = v
+		}
+	}
+	return public
+}
+
+// labelQuery reads metadata of a query: KEY=VALUE, joined by & and escaped as a query.
+func labelQuery(text string) (map[string]string, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, api.Errorf(api.InvalidArgument, "metadata: %w", err).WithField("metadata").
+			WithHint("write KEY=VALUE, joined by & and escaped as a query")
+	}
+	labels := map[string]string{}
+	for k := range values {
+		labels[k] = values.Get(k)
+	}
+	return labels, nil
+}

@@ -1,0 +1,213 @@
+// Package rest serves hutch over HTTP: sandboxes, their processes, files, ports, snapshots and events, in JSON, with
+// streams of server-sent events. It is a client of hutchd's and keeps nothing of its own: what it answers is what the
+// daemon says at that moment, and whoever kills it has lost the requests that were under way and no more.
+//
+// Each request passes, in this order: the Host and Origin that it names (guard), the token or the user of a Unix
+// socket (authorized), a bound of its size and of the time in which it comes (slow), and then the handler of its route.
+// The table of routes is the whole of it (routes.go), and openapi.json is made of that.
+//
+// A client of this package has less than the user who runs it: it names no folder of the host, and reaches no port of
+// the host from a sandbox unless Config.Grant says so.
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/params"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// Grant is a power of the user's that clients have only where it is granted.
+type Grant string
+
+// The grants.
+const (
+	// GrantHostPorts lets network policies name ports of the host's loopback: host:5432.
+	GrantHostPorts Grant = "host-ports"
+)
+
+// Grants are all that there are.
+var Grants = []Grant{GrantHostPorts}
+
+// Bounds of requests.
+const (
+	maxJSON          = 4 << 20   // bytes of a body that is JSON
+	DefaultMaxUpload = 100 << 20 // bytes of a file that is uploaded
+	maxHeader        = 64 << 10
+)
+
+// Config is what a Server is to be. Token, where it is not "", is what every request has to have; without one, Unix is
+// set, and the kernel says who connects.
+type Config struct {
+	Token string
+	// Hosts are what Host may be beside localhost and addresses of the loopback, without ports.
+	Hosts     []string
+	Unix      bool // it is served on a Unix socket
+	Grant     []Grant
+	MaxUpload int64 // bytes; 0 is DefaultMaxUpload
+	// Connect connects to the daemon. It is called again when a connection is lost.
+	Connect func(ctx context.Context) (*client.Client, error)
+	Log     *slog.Logger
+}
+
+// Server answers requests. Its methods may be called from any goroutine.
+type Server struct {
+	cfg    Config
+	routes []route
+	news   *news // events, for all who follow them
+
+	mu   sync.Mutex // guards conn, also while it is made: the second request waits for it
+	conn *client.Client
+
+	keys keys // creations under way, by Idempotency-Key
+}
+
+// New makes a server.
+func New(cfg Config) *Server {
+	if cfg.MaxUpload == 0 {
+		cfg.MaxUpload = DefaultMaxUpload
+	}
+	s := &Server{cfg: cfg, routes: table()}
+	s.news = newNews(s.client)
+	return s
+}
+
+// HTTP returns a server for a listener, with bounds for those who are slow.
+func (s *Server) HTTP() *http.Server {
+	return &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: maxHeader, ConnContext: withPeer,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Handler answers all requests.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	methods := map[string][]string{} // of each path
+	for i := range s.routes {
+		r := &s.routes[i]
+		methods[r.path] = append(methods[r.path], r.method)
+		h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serve(r, w, req) }))
+		if !r.public {
+			h = s.authorized(h)
+		}
+		mux.Handle(r.method+" "+r.path, h)
+	}
+	for path, list := range methods {
+		mux.Handle(path, s.authorized(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			notAllowed(w, req, list)
+		})))
+	}
+	mux.Handle("/", s.authorized(http.HandlerFunc(noRoute)))
+	return s.guarded(mux)
+}
+
+// serve answers one request of a route.
+func (s *Server) serve(r *route, w http.ResponseWriter, req *http.Request) {
+	answer, err := r.serve(s, w, req)
+	switch {
+	case err != nil:
+		s.fail(w, req, err)
+	case answer != nil:
+		reply(w, r.status(), answer)
+	case r.answer == nil && r.media == nil: // others have answered themselves
+		w.WriteHeader(r.status())
+	}
+}
+
+// client is the connection to the daemon, a new one where the old one was lost.
+func (s *Server) client(ctx context.Context) (*client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		select {
+		case <-s.conn.Done():
+			_ = s.conn.Close() // lost already
+			s.conn = nil
+		default:
+			return s.conn, nil
+		}
+	}
+	c, err := s.cfg.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.conn = c
+	return c, nil
+}
+
+// Close ends the connection to the daemon, and with it whatever waits for it.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil {
+		return nil
+	}
+	return s.conn.Close()
+}
+
+// do calls a method of the daemon's.
+func do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P, opts ...client.CallOption) (R, error) {
+	c, err := s.client(ctx)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return client.Do(ctx, c, m, p, opts...)
+}
+
+// reply writes a JSON value.
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	writeJSON(w, v)
+}
+
+// body decodes a JSON body strictly. One that is missing is the empty object.
+func body(w http.ResponseWriter, r *http.Request, into any) error {
+	if t := r.Header.Get("Content-Type"); t != "" && !isMedia(t, "application/json") {
+		return api.Errorf(api.InvalidArgument, "the body is %q, and not application/json", t).
+			WithField("Content-Type").WithHint("send JSON, with Content-Type: application/json")
+	}
+	data, err := readAll(w, r, maxJSON)
+	if err != nil {
+		return err
+	}
+	return params.Decode(data, into)
+}
+
+// granted refuses what needs a grant that the server has not.
+func (s *Server) granted(g Grant, what string) error {
+	if slices.Contains(s.cfg.Grant, g) {
+		return nil
+	}
+	return api.Errorf(api.PermissionDenied, "%s is not granted to clients of hutch web", what).
+		WithHint("whoever runs it may grant it: hutch web --grant %s", g)
+}
+
+// ref is the id or name of the sandbox in the path of a request.
+func ref(r *http.Request) string { return r.PathValue("sandbox") }
+
+// find returns the sandbox of a request.
+func (s *Server) find(r *http.Request) (api.Sandbox, error) {
+	return do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: ref(r)})
+}
+
+// seconds checks a number of seconds that a query or body has.
+func seconds(field string, v *float64) (time.Duration, error) {
+	if v == nil {
+		return 0, nil
+	}
+	if !(*v >= 0 && *v <= api.MaxSeconds) {
+		return 0, api.Errorf(api.InvalidArgument, "%s: %g is not possible", field, *v).WithField(field).
+			WithHint("give seconds: 0 to %d", int64(api.MaxSeconds))
+	}
+	return time.Duration(*v * float64(time.Second)), nil
+}

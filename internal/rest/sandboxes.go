@@ -1,0 +1,232 @@
+package rest
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/hutch-sh/hutch/internal/version"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// defaultTimeout is how long a sandbox lives whose creator does not say, in seconds.
+const defaultTimeout = 300
+
+func systemRoutes() []route {
+	return []route{
+		{method: "GET", path: "/health", name: "getHealth", tag: "system", public: true, answer: of[Health](),
+			summary: "Says that the server answers.",
+			serve: plain(func(*Server, *http.Request) (any, error) {
+				return Health{Status: "ok", Version: version.Version}, nil
+			})},
+		{method: "GET", path: "/openapi.json", name: "getOpenAPI", tag: "system", public: true,
+			answer:  of[map[string]any](),
+			summary: "Describes all paths, as OpenAPI 3.1.", serve: plain(openAPI)},
+	}
+}
+
+func sandboxRoutes() []route {
+	return []route{
+		{method: "POST", path: "/sandboxes", name: "createSandbox", tag: "sandboxes", code: http.StatusCreated,
+			summary: "Makes a sandbox.", headers: []parameter{idempotency}, body: of[NewSandbox](),
+			answer: of[Sandbox](),
+			notes:  "The answer comes when it runs. An image that is not there is pulled first.",
+			serve:  asked((*Server).create)},
+		{method: "GET", path: "/sandboxes", name: "listSandboxes", tag: "sandboxes", answer: of[Sandboxes](),
+			summary: "Lists the sandboxes, oldest first.",
+			query: []parameter{{name: "metadata", kind: "string",
+				doc: "only those with this metadata: KEY=VALUE, more of them joined by &, escaped as a query"},
+				{name: "state", kind: "string", doc: "only those in one of these states, joined by commas"}},
+			serve: plain((*Server).list)},
+		{method: "GET", path: oneSandbox, name: "getSandbox", tag: "sandboxes", answer: of[Sandbox](),
+			summary: "Returns the record of a sandbox, by id or name.",
+			serve:   plain(func(s *Server, r *http.Request) (any, error) { return shown(s.find(r)) })},
+		{method: "PATCH", path: oneSandbox, name: "updateSandbox", tag: "sandboxes", body: of[SandboxUpdate](),
+			answer: of[Sandbox](), summary: "Changes the timeout, limits or network of a sandbox.",
+			serve: asked((*Server).update)},
+		{method: "DELETE", path: oneSandbox, name: "removeSandbox", tag: "sandboxes",
+			summary: "Kills all processes of a sandbox and removes it with its files.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				_, err := do(r.Context(), s, api.CallSandboxRemove, api.SandboxParams{Sandbox: ref(r)})
+				return nil, err
+			})},
+		{method: "POST", path: oneSandbox + "/pause", name: "pauseSandbox", tag: "sandboxes", answer: of[Sandbox](),
+			summary: "Stops the processes of a sandbox in their tracks; the next call that needs them resumes it.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				return shown(do(r.Context(), s, api.CallSandboxPause, api.SandboxParams{Sandbox: ref(r)}))
+			})},
+		{method: "POST", path: oneSandbox + "/resume", name: "resumeSandbox", tag: "sandboxes", answer: of[Sandbox](),
+			summary: "Lets a sandbox go on that was paused, or starts one that was stopped.",
+			serve:   plain((*Server).resume)},
+		{method: "POST", path: oneSandbox + "/stop", name: "stopSandbox", tag: "sandboxes", answer: of[Sandbox](),
+			summary: "Ends the processes of a sandbox and keeps its files until it is resumed or removed.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				res, err := do(r.Context(), s, api.CallSandboxStop, api.StopParams{Sandbox: ref(r)})
+				return shown(res.Sandbox, err)
+			})},
+		{method: "POST", path: oneSandbox + "/fork", name: "forkSandbox", tag: "sandboxes", code: http.StatusCreated,
+			body: of[Fork](), answer: of[Sandboxes](), summary: "Makes sandboxes that go on from the files of another.",
+			notes: "Processes and memory are not in them.", serve: asked((*Server).fork)},
+		{method: "GET", path: oneSandbox + "/metrics", name: "getMetrics", tag: "sandboxes", answer: of[api.Stats](),
+			summary: "Says what a sandbox uses, and has used, of CPU time, memory, processes and disk.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				return answered(do(r.Context(), s, api.CallSandboxStats, api.SandboxParams{Sandbox: ref(r)}))
+			})},
+		{method: "GET", path: oneSandbox + "/network", name: "getNetwork", tag: "sandboxes", answer: of[api.Network](),
+			summary: "Says what the network policy of a sandbox is, and what it has refused, with the reason.",
+			serve: plain(func(s *Server, r *http.Request) (any, error) {
+				return answered(do(r.Context(), s, api.CallNetworkGet, api.SandboxParams{Sandbox: ref(r)}))
+			})},
+	}
+}
+
+// answered makes what a call returns a handler's answer.
+func answered[R any](r R, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// shown is answered of a sandbox.
+func shown(sb api.Sandbox, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sandboxOf(&sb), nil
+}
+
+// spec is what the daemon is asked for.
+func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
+	sp := api.Spec{Template: n.TemplateID, Image: n.Image, Name: n.Name, Labels: maps.Clone(n.Metadata), Env: n.Env,
+		Workdir: n.Workdir, User: n.User, Limits: n.Limits.limits(), Network: n.Network.policy(), Undo: n.Undo,
+		ReadOnly: n.ReadOnly, Seccomp: n.Seccomp, Scope: n.Scope, TTLAction: n.OnTimeout, TTLS: defaultTimeout}
+	if n.TemplateID == "" && n.Image == "" {
+		sp.Image = "host"
+	}
+	for field, v := range map[string]*float64{"timeout": n.Timeout, "idle": n.Idle} {
+		if _, err := seconds(field, v); err != nil {
+			return sp, err
+		}
+	}
+	if n.Timeout != nil {
+		sp.TTLS = *n.Timeout
+	}
+	if n.Idle != nil {
+		sp.IdleS = *n.Idle
+	}
+	for _, v := range n.Volumes {
+		m := api.Mount{Volume: v.Name, Target: v.Path, Mode: api.ModeRW}
+		if v.ReadOnly {
+			m.Mode = api.ModeRO
+		}
+		sp.Mounts = append(sp.Mounts, m)
+	}
+	for name := range sp.Labels {
+		if strings.HasPrefix(name, labelPrefix) {
+			return sp, api.Errorf(api.InvalidArgument, "metadata: %q is hutch web's own", name).WithField("metadata").
+				WithHint("take a name that does not begin with %s", labelPrefix)
+		}
+	}
+	return sp, s.mayReach(&sp.Network)
+}
+
+// mayReach refuses a policy that lets a sandbox reach ports of the host, unless that is granted.
+func (s *Server) mayReach(p *api.NetPolicy) error {
+	for _, entry := range p.Allow {
+		pattern, err := api.ParseNetPattern(entry)
+		if err != nil {
+			continue // the daemon says what is wrong
+		}
+		if pattern.Name == api.HostName {
+			if err := s.granted(GrantHostPorts, "the port "+entry+" of this machine"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
+	sp, err := s.spec(n)
+	if err != nil {
+		return nil, err
+	}
+	return s.once(r, n, &sp, func(ctx context.Context) (any, error) {
+		return shown(do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp}))
+	})
+}
+
+func (s *Server) list(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	labels, err := labelQuery(q.Get("metadata"))
+	if err != nil {
+		return nil, err
+	}
+	all, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: labels})
+	if err != nil {
+		return nil, err
+	}
+	found := Sandboxes{Sandboxes: []Sandbox{}}
+	for i := range all.Sandboxes {
+		if sb := &all.Sandboxes[i]; isIn(q.Get("state"), string(sb.State)) {
+			found.Sandboxes = append(found.Sandboxes, sandboxOf(sb))
+		}
+	}
+	return found, nil
+}
+
+// isIn reports whether a list with commas has a word, or is empty.
+func isIn(list, word string) bool {
+	if list == "" {
+		return true
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(part) == word {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
+	if u.Timeout == nil && u.Limits == nil && u.Network == nil {
+		return nil, api.Errorf(api.InvalidArgument, "nothing to change").WithHint("give timeout, limits or network")
+	}
+	if u.Network != nil { // first: it may be refused
+		p := u.Network.policy()
+		if err := s.mayReach(&p); err != nil {
+			return nil, err
+		}
+		if _, err := do(r.Context(), s, api.CallNetworkUpdate,
+			api.NetUpdateParams{Sandbox: ref(r), Network: &p}); err != nil {
+			return nil, err
+		}
+	}
+	if u.Timeout == nil && u.Limits == nil {
+		return shown(s.find(r))
+	}
+	return shown(do(r.Context(), s, api.CallSandboxUpdate, api.UpdateParams{Sandbox: ref(r), Limits: u.Limits.limits(),
+		TTLS: u.Timeout}))
+}
+
+func (s *Server) resume(r *http.Request) (any, error) {
+	sb, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	if sb.State == api.Stopped && sb.Kept {
+		return shown(do(r.Context(), s, api.CallSandboxStart, api.StartParams{Sandbox: sb.ID}))
+	}
+	return shown(do(r.Context(), s, api.CallSandboxResume, api.SandboxParams{Sandbox: sb.ID}))
+}
+
+func (s *Server) fork(r *http.Request, f *Fork) (any, error) {
+	res, err := do(r.Context(), s, api.CallSandboxFork, api.ForkParams{Sandbox: ref(r), Count: f.Count, Name: f.Name,
+		Labels: f.Metadata})
+	if err != nil {
+		return nil, err
+	}
+	return Sandboxes{Sandboxes: list(res.Sandboxes, sandboxOf)}, nil
+}

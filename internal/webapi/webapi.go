@@ -1,0 +1,14 @@
+// Package webapi is what `hutch web` tells hutch-web, which it becomes.
+package webapi
+
+// Variable is the environment variable that holds a Config in JSON.
+const Variable = "HUTCH_WEB"
+
+// Config is what the server is to do.
+type Config struct {
+	Listen    string   `json:"listen"`               // IP:PORT, or the absolute path of a Unix socket
+	TokenFile string   `json:"token_file,omitempty"` // holds the bearer token; "" makes one
+	Hosts     []string `json:"hosts,omitempty"`      // further names that it is reached by
+	Grant     []string `json:"grant,omitempty"`      // powers of the user's that clients have, too
+	MaxUpload int64    `json:"max_upload,omitempty"` // bytes of one upload; 0 is the default
+}

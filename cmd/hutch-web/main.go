@@ -21,10 +21,10 @@ import (
 	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/listen"
 	"github.com/hutch-sh/hutch/internal/paths"
-	"github.com/hutch-sh/hutch/internal/rest"
 	"github.com/hutch-sh/hutch/internal/webapi"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
+	"github.com/hutch-sh/hutch/runtime/rest"
 )
 
 func main() {

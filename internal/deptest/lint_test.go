@@ -43,7 +43,7 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"cmd/hutch-init", module + "/runtime/sandbox", "lives among untrusted code", module + "/runtime/guest"},
 	{"cmd/hutch-mcp", module + "/runtime/sandbox", "every tool is one call",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
-	{"internal/rest", module + "/runtime/sandbox", "every request is a call", module + "/runtime/client"},
+	{"runtime/rest", module + "/runtime/sandbox", "every request is a call", module + "/runtime/client"},
 	{"cmd/hutch", "github.com/modelcontextprotocol/go-sdk/mcp", "belongs to cmd/hutch-mcp", "github.com/spf13/cobra"},
 	{"runtime/mode", module + "/runtime/sandbox", "small interfaces", module + "/internal/audit"},
 	{"cmd/hutchd", module + "/internal/hostexec", "runs nothing on the host", module + "/runtime/mode"},

@@ -23,7 +23,7 @@ type news struct {
 
 	mu      sync.Mutex // guards what follows
 	readers int
-	stop    context.CancelFunc
+	stop    context.CancelCauseFunc
 	next    int64         // number of the next event; 0: not known yet
 	recent  []api.Event   // the last ones, in order
 	err     error         // why it has ended
@@ -42,7 +42,7 @@ func (n *news) join() (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.readers++; n.readers == 1 {
-		ctx, stop := context.WithCancel(context.Background())
+		ctx, stop := context.WithCancelCause(context.Background())
 		n.stop, n.next, n.recent, n.err = stop, 0, nil, nil
 		go n.run(ctx)
 	}
@@ -50,10 +50,13 @@ func (n *news) join() (leave func()) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.readers--; n.readers == 0 {
-			n.stop()
+			n.stop(errNobody)
 		}
 	}
 }
+
+// errNobody is why events are not read any more.
+var errNobody = errors.New("nobody follows events")
 
 // run reads events until the last reader has left. A connection that is lost is made anew, from where it was.
 func (n *news) run(ctx context.Context) {

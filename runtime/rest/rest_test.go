@@ -58,7 +58,8 @@ func TestFollower(t *testing.T) {
 		w := httptest.NewRecorder()
 		f := follower{out: stream(w)}
 		for off := 0; off < len(text); off += cut {
-			err := f.piece(client.Output{Stream: api.Stdout, Offset: int64(off), Data: []byte(text[off:min(len(text), off+cut)])})
+			err := f.piece(client.Output{Stream: api.Stdout, Offset: int64(off),
+				Data: []byte(text[off:min(len(text), off+cut)])})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +161,8 @@ func FuzzRequest(f *testing.F) {
 		r.Header.Set("Authorization", "Bearer 0123456789abcdef")
 		w := httptest.NewRecorder()
 		cost.Of(t, len(method)+len(target)+len(body), func() { h.ServeHTTP(w, r) })
-		if w.Code >= 400 && w.Header().Get("Content-Type") != "application/problem+json" && w.Code != http.StatusMovedPermanently {
+		if w.Code >= 400 && w.Header().Get("Content-Type") != "application/problem+json" &&
+			w.Code != http.StatusMovedPermanently {
 			t.Errorf("%s %q: %d %v", method, target, w.Code, w.Header())
 		}
 		if w.Code == http.StatusInternalServerError && !strings.Contains(w.Body.String(), "no daemon") {
@@ -190,7 +192,8 @@ func FuzzForm(f *testing.F) {
 				return
 			}
 			at := target(to, got.FileName())
-			if rest, ok := strings.CutPrefix(at, to); !ok || strings.HasSuffix(to, "/") && strings.Contains(rest, "/") || !strings.HasSuffix(to, "/") && rest != "" {
+			if rest, ok := strings.CutPrefix(at, to); !ok || strings.HasSuffix(to, "/") &&
+				strings.Contains(rest, "/") || !strings.HasSuffix(to, "/") && rest != "" {
 				t.Errorf("%q of %q goes to %q", name, to, at)
 			}
 		})

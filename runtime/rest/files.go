@@ -126,8 +126,9 @@ type remote struct {
 	at   int64
 
 	pipe *os.File
-	stop context.CancelFunc
-	done chan error
+	stop context.CancelCauseFunc
+	done chan struct{} // closed when nothing more is written, and err is set
+	err  error
 }
 
 // Seek is where the next Read begins.
@@ -158,10 +159,9 @@ func (f *remote) Read(b []byte) (int, error) {
 	n, err := f.pipe.Read(b)
 	f.at += int64(n)
 	if errors.Is(err, io.EOF) {
-		if cause := <-f.done; cause != nil {
-			err = cause
+		if <-f.done; f.err != nil {
+			err = f.err
 		}
-		f.done <- nil
 	}
 	return n, err
 }
@@ -176,24 +176,27 @@ func (f *remote) begin() error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(f.ctx)
-	f.pipe, f.stop, f.done = r, stop, make(chan error, 1)
+	ctx, stop := context.WithCancelCause(f.ctx)
+	f.pipe, f.stop, f.done = r, stop, make(chan struct{})
 	p := api.FileReadParams{FileParams: f.p, Offset: f.at, Limit: f.size - f.at}
 	go func() {
-		_, err := c.ReadFile(ctx, p, w)
+		defer close(f.done)
+		_, f.err = c.ReadFile(ctx, p, w)
 		w.Close() // the call's end is that of the pipe
-		f.done <- err
 	}()
 	return nil
 }
+
+// errEnough is why the rest of a file is not sent.
+var errEnough = errors.New("the client has what it wants of the file")
 
 // end stops what is under way.
 func (f *remote) end() {
 	if f.pipe == nil {
 		return
 	}
-	f.stop()
-	f.pipe.Close()
+	f.stop(errEnough)
+	_ = f.pipe.Close()
 	<-f.done
 	f.pipe = nil
 }

@@ -124,7 +124,7 @@ var errEnding = api.Errorf(api.FailedPrecondition, "the daemon is ending").WithF
 
 // attach follows an exec's output.
 func (d *daemon) attach(p api.AttachParams) (server.Output, error) {
-	a, err := d.manager.Attach(p)
+	a, err := d.manager.Execs.Attach(p)
 	if err != nil {
 		return nil, err // and no typed nil
 	}

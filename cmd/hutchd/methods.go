@@ -6,6 +6,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/mode"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
@@ -158,21 +159,21 @@ func (d *daemon) execMethods(m *server.Methods) {
 	g := d.manager
 	server.HandleCall(m, api.CallExecRun, server.InTurn(func(ctx context.Context, c *server.Call,
 		p api.ExecParams) (api.ExecResult, error) {
-		return g.Run(ctx, sandbox.ExecRequest{Params: p, FDs: c.FDs, Started: c.Started, Sent: c.AfterSent})
+		return g.Execs.Run(ctx, exec.Request{Params: p, FDs: c.FDs, Started: c.Started, Sent: c.AfterSent})
 	}))
 	server.HandleCall(m, api.CallExecStart, server.InTurn(func(ctx context.Context, c *server.Call,
 		p api.ExecParams) (api.StartResult, error) {
-		return g.Start(ctx, sandbox.ExecRequest{Params: p, FDs: c.FDs, Started: func(string, int) {}})
+		return g.Execs.Start(ctx, exec.Request{Params: p, FDs: c.FDs, Started: func(string, int) {}})
 	}))
-	server.Handle(m, api.CallExecWait, g.Wait)
-	server.Handle(m, api.CallExecRead, g.Read)
-	server.Handle(m, api.CallExecWrite, server.Done(g.Write))
-	server.Handle(m, api.CallExecEOF, server.Done(g.CloseStdin))
-	server.Handle(m, api.CallExecKill, g.KillExec)
-	server.Handle(m, api.CallExecList, g.Execs)
-	server.Handle(m, api.CallExecGet, atOnce(g.Exec))
-	server.Handle(m, api.CallExecSignal, server.Done(g.Signal))
-	server.Handle(m, api.CallExecResize, server.Done(g.Resize))
+	server.Handle(m, api.CallExecWait, g.Execs.Wait)
+	server.Handle(m, api.CallExecRead, g.Execs.Read)
+	server.Handle(m, api.CallExecWrite, server.Done(g.Execs.Write))
+	server.Handle(m, api.CallExecEOF, server.Done(g.Execs.CloseStdin))
+	server.Handle(m, api.CallExecKill, g.Execs.Kill)
+	server.Handle(m, api.CallExecList, g.Execs.List)
+	server.Handle(m, api.CallExecGet, atOnce(g.Execs.Get))
+	server.Handle(m, api.CallExecSignal, server.Done(g.Execs.Signal))
+	server.Handle(m, api.CallExecResize, server.Done(g.Execs.Resize))
 	server.HandleCall(m, api.CallExecDecide, func(ctx context.Context, c *server.Call,
 		p api.DecideParams) (api.Decision, error) {
 		return d.modes.Decide(ctx, mode.Caller{Conn: c.Conn, Private: c.Private}, p)
@@ -182,10 +183,10 @@ func (d *daemon) execMethods(m *server.Methods) {
 		return api.Empty{}, d.modes.Ended(mode.Caller{Conn: c.Conn, Private: c.Private}, p)
 	})
 
-	server.Handle(m, api.CallShellOpen, g.OpenShell)
-	server.Handle(m, api.CallShellRun, g.RunShell)
-	server.Handle(m, api.CallShellClose, g.CloseShell)
-	server.Handle(m, api.CallShellList, g.Shells)
+	server.Handle(m, api.CallShellOpen, g.Shells.Open)
+	server.Handle(m, api.CallShellRun, g.Shells.Run)
+	server.Handle(m, api.CallShellClose, g.Shells.Close)
+	server.Handle(m, api.CallShellList, g.Shells.List)
 
 	runner := code.NewRunner(g, d.scanner)
 	server.HandleCall(m, api.CallCodeRun, by(runner.Run))

@@ -103,8 +103,8 @@ func (k *Kept) Close() End {
 	return k.end
 }
 
-// KillExec is Close, as exec.kill has it.
-func (k *Kept) KillExec(context.Context, api.ExecRef) (api.ExecResult, error) {
+// Kill is Close, as exec.kill has it.
+func (k *Kept) Kill(context.Context, api.ExecRef) (api.ExecResult, error) {
 	end := k.Close()
 	return end.Outcome(false), nil
 }

@@ -60,7 +60,7 @@ func TestKept(t *testing.T) {
 	if _, err := k.Read(waiting, api.ReadParams{Stream: api.Stdout, Offset: out}); !errors.Is(err, why) {
 		t.Errorf("a read of nothing: %v", err)
 	}
-	res, err := k.KillExec(t.Context(), api.ExecRef{})
+	res, err := k.Kill(t.Context(), api.ExecRef{})
 	if err != nil || res.Signal != "SIGKILL" || k.Running() {
 		t.Errorf("%+v, %v", res, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code/interp"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
@@ -171,7 +172,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	for k, v := range p.Env {
 		env[k] = v
 	}
-	end, err := r.boxes.Run(ctx, sandbox.ExecRequest{
+	end, err := r.boxes.Execs.Run(ctx, exec.Request{
 		Params: api.ExecParams{
 			Sandbox: p.Sandbox, Argv: append(append([]string{}, c.argv...), file.Path), Env: env, Cwd: p.Cwd,
 			User:     p.User,

@@ -33,7 +33,7 @@ func (r *Runner) start(ctx context.Context, p *api.CodeParams, key kernelKey) (*
 	if key == (kernelKey{}) {
 		name = "fresh"
 	}
-	ex, err := r.boxes.KeepExec(ctx, e, name)
+	ex, err := r.boxes.Execs.Keep(ctx, e, name)
 	if err != nil {
 		return nil, noInterpreter(err, p.Language, e.Argv[0])
 	}
@@ -47,7 +47,7 @@ const killTimeout = 20 * time.Second
 func (r *Runner) kill(ctx context.Context, exec string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
-	_, _ = r.boxes.KillExec(ctx, api.ExecRef{Exec: exec}) // one that has ended is what is wanted, too
+	_, _ = r.boxes.Execs.Kill(ctx, api.ExecRef{Exec: exec}) // one that has ended is what is wanted, too
 }
 
 // kept runs code in its context, which is made if there is none.
@@ -122,7 +122,7 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 		}
 	}
 	// between two runs
-	if ex, err := r.boxes.Exec(api.ExecRef{Exec: k.Exec}); err != nil || ex.State != api.ExecRunning {
+	if ex, err := r.boxes.Execs.Get(api.ExecRef{Exec: k.Exec}); err != nil || ex.State != api.ExecRunning {
 		k.over = true
 		r.drop(key, k)
 		return res, true, nil
@@ -138,17 +138,17 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 
 // run has an interpreter run a piece of code, and adds what that was refused.
 func (r *Runner) run(ctx context.Context, p *api.CodeParams, k *interp.Interpreter) (api.CodeResult, error) {
-	r.boxes.BeginRefused(k.Exec)
-	res, err := k.Run(ctx, r.boxes, p)
+	r.boxes.Execs.BeginRefused(k.Exec)
+	res, err := k.Run(ctx, r.boxes.Execs, p)
 	if err == nil && !k.Broken {
-		res.Denials, res.Failures = r.boxes.TakeRefused(k.Exec, res.Error != nil)
+		res.Denials, res.Failures = r.boxes.Execs.TakeRefused(k.Exec, res.Error != nil)
 	}
 	return res, err
 }
 
 // begin starts the interpreter of a context, or takes over the one that a hutchd before has started.
 func (r *Runner) begin(ctx context.Context, p *api.CodeParams, key kernelKey, k *kernel) (begun bool, err error) {
-	old, err := r.boxes.KeptExecs(p.Sandbox)
+	old, err := r.boxes.Execs.Kept(p.Sandbox)
 	if err != nil {
 		return false, err
 	}
@@ -156,7 +156,7 @@ func (r *Runner) begin(ctx context.Context, p *api.CodeParams, key kernelKey, k 
 		if e.Name != key.label() || e.User != key.user || len(e.Argv) == 0 {
 			continue
 		}
-		ex, err := r.boxes.Exec(api.ExecRef{Exec: e.Exec})
+		ex, err := r.boxes.Execs.Get(api.ExecRef{Exec: e.Exec})
 		if err != nil || ex.State != api.ExecRunning {
 			continue
 		}
@@ -171,7 +171,7 @@ func (r *Runner) begin(ctx context.Context, p *api.CodeParams, key kernelKey, k 
 
 // Contexts lists the interpreters that are kept in a sandbox.
 func (r *Runner) Contexts(ref string) ([]api.CodeContext, error) {
-	execs, err := r.boxes.KeptExecs(ref)
+	execs, err := r.boxes.Execs.Kept(ref)
 	if err != nil {
 		return nil, err
 	}

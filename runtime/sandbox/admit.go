@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // reserve takes the id and the name, so that two creates never share one. The id is g's where that
@@ -16,8 +17,8 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	}
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}),
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
+		exited: make(chan struct{}), meter: make(chan struct{}, 1),
 	}
 	s.pool, s.templated, s.unready = req.pool, req.templated, req.Building || req.templated.starts()
 	m.placeCgroup(s)

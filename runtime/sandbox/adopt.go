@@ -13,27 +13,26 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/diskuse"
-	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
 // saved is what a hutchd writes of a sandbox for the next one, into record.json.
 type saved struct {
-	Record api.Sandbox `json:"record"`
-	Spec   api.Spec    `json:"spec"`
-	Root   *Root       `json:"root"`
-	Clock  clockState  `json:"clock,omitzero"`
-	User   uint32      `json:"user"`
+	Record api.Sandbox     `json:"record"`
+	Spec   api.Spec        `json:"spec"`
+	Root   *Root           `json:"root"`
+	Clock  exec.ClockState `json:"clock,omitzero"`
+	User   uint32          `json:"user"`
 	// Project says that a project quota holds the limit of disk space.
 	Project bool `json:"project,omitempty"`
 	// Ports are those that the host reaches.
@@ -120,7 +119,7 @@ func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) err
 		return &fs.PathError{Op: "write", Path: filepath.Join(s.dir, recordFile), Err: fs.ErrNotExist}
 	}
 	return replace(filepath.Join(s.dir, recordFile), saved{
-		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil &&
+		Record: record, Spec: sp, Root: s.root, Clock: s.execs.Clock.State(), User: s.user, Project: s.disk != nil &&
 			s.disk.project != nil,
 		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
 		Template: s.templated, Unready: unready,
@@ -264,8 +263,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		exposed: from.Ports,
 		nproc:   m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base,
 		templated: from.Template,
-		admission: newAdmission(), turn: newAdmission(), clock: newClock(from.Clock),
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(from.Clock),
+		exited: make(chan struct{}), meter: make(chan struct{}, 1),
 		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
 			from.Spec.Scope.Kind == api.ScopeSession,
 	}
@@ -311,7 +310,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		if s.plain = m.adoptPlain(s.id, h.PID); s.plain != nil {
 			own.Add(s.plain.Close)
 		}
-		s.looked.unrouted = unrouted(h.PID)
+		s.execs.NewNetwork(unrouted(h.PID))
 	}
 
 	if s.enforced, err = m.cfg.Networks.Enforce(s.id, s.cgroup, s.net); err != nil {
@@ -323,14 +322,14 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	s.record.Network.Enforcement = m.cfg.Host.enforcement(s.record.Network.NetPolicy, s.net)
 
+	execs, err := exec.ReadHeld(h.Execs)
+	if err != nil {
+		return err
+	}
 	var ids []uint64
-	metas := make([]execMeta, len(h.Execs))
-	for i, e := range h.Execs {
-		if err := json.Unmarshal(e.Meta, &metas[i]); err != nil {
-			return fmt.Errorf("note of exec %s: %w", e.ID, err)
-		}
-		if e.End == nil {
-			ids = append(ids, metas[i].Guest)
+	for i := range execs {
+		if !execs[i].Ended() {
+			ids = append(ids, execs[i].Guest())
 		}
 	}
 	var guests map[uint64]*guestapi.Exec
@@ -354,8 +353,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	m.Ports.Adopt(portsBox{m, s, h.PID}, s.exposed)
 	s.servers.Know(serversBox{m, s})
 	m.watchCalls(s)
-	for i := range h.Execs {
-		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
+	for i := range execs {
+		m.adoptExec(ctx, s, &execs[i], guests[execs[i].Guest()])
 	}
 	if r := s.Record(); r.State == api.Paused {
 		if err := m.repause(ctx, s); err != nil {
@@ -380,92 +379,14 @@ func (m *Manager) startClocks(s *Sandbox) {
 	m.awaitClaim(s)
 }
 
-// adoptExec takes over one exec. e's files are its own from now on.
-func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta,
-	guest *guestapi.Exec) {
-	r := &running{
-		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest, shell: meta.Shell,
-		kept:  meta.Kept,
-		start: meta.Start, until: meta.Until, before: meta.Paused, done: make(chan struct{}), io: &stdio{},
+// adoptExec takes over one exec, and the shell that it may be.
+func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, h *exec.Held, guest *guestapi.Exec) {
+	r := m.Execs.Adopt(ctx, execBox{m, s}, h, guestExec{guest})
+	switch {
+	case r == nil || r.Shell() == "":
+	case h.Ended():
+		m.Shells.Adopt(r, h.Note(), nil)
+	default:
+		m.Shells.Adopt(r, h.Note(), r.Channel())
 	}
-	r.params.User = meta.User
-	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
-	r.oom, r.pids = meta.OOM, meta.PIDs
-	r.group, r.group.Once = meta.Group, true
-	r.wasOver, r.bounds.fsizeOwn, r.bounds.fileSize = meta.WasOver, meta.FSizeOwn, meta.FileSize
-	r.company = true // nobody knows who else has run meanwhile
-	own, cancel := context.WithCancelCause(context.Background())
-	r.stop = cancel
-	for _, st := range e.Streams {
-		r.io.streams = append(r.io.streams, openStream(st, r.wrote))
-	}
-	files := e.Files
-	for _, kept := range []struct {
-		has bool
-		to  **os.File
-	}{{meta.Input, &r.io.input}, {meta.Master, &r.io.master}, {meta.Shell != "", &r.io.channel}} {
-		if kept.has && len(files) > 0 {
-			*kept.to, files = files[0], files[1:]
-		}
-	}
-	r.io.flows, r.io.roles = e.Flows(), e.Roles
-	if e.End != nil {
-		cancel(nil)
-		m.adoptEnded(r, e.End)
-		if r.shell != "" {
-			m.adoptShell(r, e.Note, nil)
-		}
-		return
-	}
-	err := r.exec.Resume(ctx)
-	if err != nil && s.guest.Err() == nil {
-		var never *guestapi.StartError
-		if !errors.Is(err, guestapi.ErrNoExec) && !errors.As(err, &never) {
-			// It may still start, and nobody would watch it.
-			m.removeLater(s, "its PID 1 did not say what became of a command")
-		}
-		// Else it never ran, and nobody was told that it did.
-		cancel(nil)
-		m.leaveGroup(r)
-		r.io.release()
-		r.io.forget()
-		packet.CloseAll([]*os.File{r.io.channel})
-		m.dropNow(r)
-		return
-	}
-	limited, stopTimer := r.limit(own)
-	m.addExec(r)
-	if r.shell != "" {
-		m.adoptShell(r, e.Note, r.io.channel)
-	}
-	if r.kept != "" {
-		s.addShell(1)
-		m.watchKept(r)
-	}
-	if r.bounds.cpu > 0 && s.grouped {
-		m.watchers.Go(func() { m.watchCPU(limited, r) })
-	}
-	m.watchers.Go(func() {
-		defer cancel(nil)
-		defer stopTimer()
-		m.supervise(limited, r)
-	})
-}
-
-// adoptEnded takes over an exec whose end is on record.
-func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
-	var end execEnd
-	if err := json.Unmarshal(note, &end); err != nil {
-		end.End.Status = int(syscall.SIGKILL)
-		end.Verdict = api.VerdictLost
-	}
-	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
-	r.exec = r.s.guest.Ended(r.guest, end.End.PID)
-	r.cpu, r.memory, r.met, r.cut, r.group = end.CPU, end.Memory, end.Limit, end.Cut, end.Group
-	r.disk, r.denials, r.unguarded = end.Disk, end.Denials, end.Unguarded
-	m.leaveGroup(r) // what it has left behind may still be there
-	r.io.release()
-	m.addExec(r)
-	m.endExec(r)
-	close(r.done)
 }

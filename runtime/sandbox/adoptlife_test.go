@@ -102,11 +102,11 @@ func TestAdopt(t *testing.T) {
 		if sb := r.create(scoped("agent:s", 2)); sb.ID != scope.ID {
 			t.Error("another one for the scope")
 		}
-		rec, err := r.m.Exec(api.ExecRef{Exec: exec})
+		rec, err := r.m.Execs.Get(api.ExecRef{Exec: exec})
 		if err != nil || rec.State != api.ExecRunning {
 			t.Fatalf("%+v, %v", rec, err)
 		}
-		if err := r.m.Signal(t.Context(), api.SignalParams{Exec: exec, Signal: "TERM"}); err != nil {
+		if err := r.m.Execs.Signal(t.Context(), api.SignalParams{Exec: exec, Signal: "TERM"}); err != nil {
 			t.Error(err)
 		}
 		if res := r.wait(exec); res.Verdict != api.VerdictSignal || res.ExitCode != 143 {

@@ -182,7 +182,7 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%d, %d", sandboxes, execs)
 		}
 		testenv.Elapse(10 * time.Second)
-		if _, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: exec}); err != nil {
+		if _, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: exec}); err != nil {
 			t.Error(err)
 		}
 		testenv.Elapse(10 * time.Second)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -92,12 +93,12 @@ func (b filesBox) StartWorker(ctx context.Context, user string, conn *os.File) (
 	if req.Cgroup, err = b.m.groupOfWorkers(s); err != nil {
 		return nil, err
 	}
-	exec, err := s.guest.Start(ctx, req, []*os.File{conn, null, null})
+	worker, err := s.guest.Start(ctx, req, []*os.File{conn, null, null})
 	if err != nil {
-		_, err = notStarted(ctx, &running{}, err)
+		_, err = exec.StartError(ctx, err)
 		return nil, err
 	}
-	return exec, nil
+	return worker, nil
 }
 
 // groupOfWorkers is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so

@@ -302,9 +302,7 @@ func (f *creation) resolve(ctx context.Context) error {
 
 func (f *creation) network(context.Context) error {
 	none := f.s.record.Network.Mode == api.NetNone
-	f.s.looking.Lock()
-	f.s.looked = look{} // the namespace is new
-	f.s.looking.Unlock()
+	f.s.execs.NewNetwork(0)
 	if f.claimed != nil && none {
 		f.netns = f.claimed.net.File()
 		return nil

@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // Denied records that a sandbox was refused something, and tells: subscribers of events
@@ -32,7 +29,7 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 		HowToAllow: e.HowToAllow,
 		Count:      e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
-	d.Exec = m.attribute(s, d, e.Cgroup)
+	d.Exec = m.Execs.Attribute(execBox{m, s}, d, e.Cgroup)
 	m.audit(context.Background(), s, d.Exec, api.AuditDenied, e, 0)
 	m.learn(s, d.NetTarget)
 	s.seen.Enter(d, e.Untold, func(count, untold int64) {
@@ -40,65 +37,6 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 		m.cfg.Events.Emit(api.EventNetworkDenied, s.id, d.Exec, e)
 	})
 }
-
-// attribute notes d with the exec whose cgroup it was refused to. Where that is not known it
-// notes it with all that run, and takes the only one for it. It returns the exec's id, or "".
-func (m *Manager) attribute(s *Sandbox, d api.Denial, cgroup uint64) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	run := slices.AppendSeq(slices.Collect(maps.Values(s.execs)), maps.Keys(s.starting))
-	known := cgroup != 0 && s.grouped
-	if i := slices.IndexFunc(run, func(r *running) bool { return known && m.groupNumber(r) == cgroup }); i >= 0 {
-		d.Exec = run[i].id
-		run[i].refuse(d)
-		return d.Exec
-	}
-	if len(run) == 1 && !known { // known are those that an exec has left behind
-		d.Exec = run[0].id
-	}
-	for _, r := range run {
-		r.refuse(d)
-	}
-	return d.Exec
-}
-
-// launching says that r's command may run from now on, and launched that it does not.
-// A command can be refused something before PID 1 has told that it runs.
-func (s *Sandbox) launching(r *running) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.starting == nil {
-		s.starting = map[*running]bool{}
-	}
-	s.starting[r] = true
-}
-
-func (s *Sandbox) launched(r *running) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.starting, r)
-}
-
-// takeRefused is what r was refused since it was asked last.
-func (r *running) takeRefused() []api.Denial {
-	r.settleRefused()
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	refused := r.refused
-	r.refused = nil
-	return refused
-}
-
-// settleRefused waits until what r was refused so far is reported; before it gives back its
-// cgroup, by which that is known to be its own.
-func (r *running) settleRefused() {
-	if r.s.enforced != nil {
-		r.s.enforced.Settle()
-	}
-}
-
-// refuse adds d to what r was refused; Sandbox.mu is held.
-func (r *running) refuse(d api.Denial) { r.refused = refusals.Add(r.refused, d) }
 
 // Passed records what a sandbox has reached, and by which rule: for the audit log, and in mode learn. It is
 // called like Denied.

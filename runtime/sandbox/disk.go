@@ -14,7 +14,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // What a sandbox may write: all that is below its folder fs, which is the upper folders of
@@ -256,7 +256,7 @@ func (m *Manager) gauge(s *Sandbox, took time.Duration, before diskuse.Usage) {
 	if !again {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), exec.KillTimeout)
 	defer cancel()
 	if _, err := m.measure(ctx, s); err != nil {
 		m.cfg.Logger.Warn("measure what a sandbox has written", "sandbox", s.id, "err", err)
@@ -324,97 +324,4 @@ func (s *Sandbox) diskFull() error {
 	n := s.disk.denial()
 	return api.Errorf(api.ResourceExhausted, "sandbox %s is over limits.%s: %s, %s", s.id, n.Target, n.Why, n.Rule).
 		WithField("limits."+n.Target).WithHint("%s", n.HowToAllow)
-}
-
-// beginDisk notes how it is when an exec begins, and that there is one.
-func (m *Manager) beginDisk(r *running) {
-	d := r.s.disk
-	if d == nil {
-		return
-	}
-	if d.isOver() { // something may have been removed
-		m.gauge(r.s, 0, diskuse.Usage{})
-	} else if !d.hard {
-		_ = d.look() // one that fails, fails at the end, too
-	}
-	r.wasOver = d.isOver()
-	r.disk, r.gone = d.use(), d.goneSoFar()
-	d.begin()
-}
-
-// boundFiles bounds the size of every file that an exec writes.
-func (s *Sandbox) boundFiles(b *bounds) {
-	if s.disk == nil {
-		return
-	}
-	size, bounded := s.disk.fileSize()
-	if !bounded {
-		return
-	}
-	b.fsize = true
-	for i := range b.rlimits {
-		if r := &b.rlimits[i]; r.Resource == unix.RLIMIT_FSIZE {
-			if r.Hard > size {
-				b.fsizeOwn = b.fsizeOwn && r.Soft < size
-			}
-			r.Soft, r.Hard = min(r.Soft, size), min(r.Hard, size)
-			return
-		}
-	}
-	b.rlimits = append(b.rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
-}
-
-// settleDisk notes how it is when an exec has ended.
-func (m *Manager) settleDisk(r *running) {
-	d := r.s.disk
-	if d == nil {
-		return
-	}
-	m.gauge(r.s, r.took, r.gone)
-	used := d.use()
-	r.s.mu.Lock()
-	r.notePeak(used)
-	r.s.mu.Unlock()
-	if !r.wasOver && d.isOver() {
-		d.rest.Store(true)
-		d.begin() // nobody has noticed: see to the rest
-	}
-}
-
-// crossed says that the limit was reached while the exec ran.
-func (r *running) crossed(failed bool) bool {
-	d := r.s.disk
-	switch {
-	case d == nil:
-		return false
-	case d.hard:
-		return failed && d.full()
-	}
-	return !r.wasOver && d.isOver()
-}
-
-// explain says of a verdict which limit it was; e is what is known of the end of a leader
-// that ended by itself.
-func (r *running) explain(e *evidence) {
-	d := r.s.disk
-	if r.verdict != api.VerdictDisk {
-		return
-	}
-	var n api.Denial
-	if d != nil {
-		n = d.denial()
-	}
-	if e != nil && !e.disk { // SIGXFSZ
-		if r.bounds.fsizeOwn {
-			r.met = &api.LimitHit{Name: "rlimits.fsize", Of: "exec", Limit: int64(r.bounds.fileSize),
-				Peak: int64(r.bounds.fileSize),
-				Hint: "write smaller files, or allow larger ones: limits.rlimits.fsize, --ulimit fsize=BYTES"}
-			return
-		}
-		if !r.wasOver {
-			n.Why = "a single file was to become larger"
-		}
-	}
-	r.met = r.hit(&n)
-	r.denials = append(r.denials, n)
 }

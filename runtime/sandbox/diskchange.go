@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 			WithField(field).WithHint("ask for as much as you want")
 	}
 	old := d.bound()
-	next := diskuse.Usage{Bytes: positive(l.DiskBytes, old.Bytes), Inodes: positive(l.Inodes, old.Inodes)}
+	next := diskuse.Usage{Bytes: cmp.Or(l.DiskBytes, old.Bytes), Inodes: cmp.Or(l.Inodes, old.Inodes)}
 	used, err := m.measure(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: measure what the sandbox has written: %w", field, err)
@@ -150,14 +151,4 @@ func (m *Manager) freeProject(s *Sandbox) {
 			m.cfg.Logger.Debug("take a quota away", "sandbox", s.id, "err", err)
 		}
 	}
-}
-
-// hit is the limit that has led to the verdict disk, as denial names it.
-func (r *running) hit(n *api.Denial) *api.LimitHit {
-	limit := r.s.disk.bound()
-	h := &api.LimitHit{Name: n.Target, Of: "sandbox", Limit: limit.Bytes, Peak: r.disk.Bytes, Hint: n.HowToAllow}
-	if n.Target == "inodes" {
-		h.Limit, h.Peak = limit.Inodes, r.disk.Inodes
-	}
-	return h
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -29,9 +30,9 @@ func TestDiskLimit(t *testing.T) {
 		if r.sandbox(sb.ID).disk.hard {
 			testenv.Require(t, probe.Check{Name: "a folder on a disk", Status: probe.No, Detail: dir + " is in memory"})
 		}
-		exec := r.start(params(sb.ID, "hang"))
+		id := r.start(params(sb.ID, "hang"))
 		r.write(sb.ID, "tmp/large", strings.Repeat("x", 2<<20))
-		res := r.wait(exec)
+		res := r.wait(id)
 		if res.Verdict != api.VerdictDisk || res.Limit == nil {
 			t.Errorf("%+v", res)
 		}
@@ -42,7 +43,7 @@ func TestDiskLimit(t *testing.T) {
 		r.start(params(sb.ID, "hang"))
 		var fsize uint64 = 1
 		for _, l := range r.lastAsked(sb.ID).Rlimits {
-			if l.Resource == resources["fsize"] {
+			if l.Resource == exec.Resources["fsize"] {
 				fsize = l.Soft
 			}
 		}
@@ -119,7 +120,7 @@ func TestAsked(t *testing.T) {
 	p.Limits = &api.Limits{CPUTimeS: 1.5}
 	r.run(p)
 	req := r.lastAsked(sb.ID)
-	for _, want := range []string{"A=image", "B=sandbox", "C=exec", "PATH=" + defaultPath, "HOSTNAME=" + sb.Hostname} {
+	for _, want := range []string{"A=image", "B=sandbox", "C=exec", "PATH=" + exec.DefaultPath, "HOSTNAME=" + sb.Hostname} {
 		if !slices.Contains(req.Env, want) {
 			t.Errorf("%q lacks %q", req.Env, want)
 		}
@@ -131,7 +132,7 @@ func TestAsked(t *testing.T) {
 	for _, l := range req.Rlimits {
 		limits[l.Resource] = l.Soft
 	}
-	if limits[resources["nproc"]] != 1000 || limits[0] != 2 { // RLIMIT_CPU
+	if limits[exec.Resources["nproc"]] != 1000 || limits[0] != 2 { // RLIMIT_CPU
 		t.Errorf("%v", limits)
 	}
 	p.User, p.Cwd = "0", "/elsewhere"
@@ -146,24 +147,24 @@ func TestAsked(t *testing.T) {
 func TestStdinOpen(t *testing.T) {
 	r := newRig(t)
 	sb := r.create()
-	exec := r.start(captured(sb.ID, "stubborn"))
-	if err := r.m.Write(t.Context(), api.WriteParams{Exec: exec, Data: "typed"}); err != nil {
+	id := r.start(captured(sb.ID, "stubborn"))
+	if err := r.m.Execs.Write(t.Context(), api.WriteParams{Exec: id, Data: "typed"}); err != nil {
 		t.Error(err)
 	}
 	for range 2 {
-		if err := r.m.CloseStdin(t.Context(), api.ExecRef{Exec: exec}); err != nil {
+		if err := r.m.Execs.CloseStdin(t.Context(), api.ExecRef{Exec: id}); err != nil {
 			t.Error(err)
 		}
 	}
-	r.refused(api.FailedPrecondition, r.m.Write(t.Context(), api.WriteParams{Exec: exec, Data: "more"}))
+	r.refused(api.FailedPrecondition, r.m.Execs.Write(t.Context(), api.WriteParams{Exec: id, Data: "more"}))
 	p := captured(sb.ID, "stubborn")
 	p.Background = true
-	r.refused(api.FailedPrecondition, r.m.Write(t.Context(), api.WriteParams{Exec: r.start(p), Data: "x"}))
-	kept, err := r.m.KeepExec(t.Context(), captured(sb.ID, "stubborn"), "py")
+	r.refused(api.FailedPrecondition, r.m.Execs.Write(t.Context(), api.WriteParams{Exec: r.start(p), Data: "x"}))
+	kept, err := r.m.Execs.Keep(t.Context(), captured(sb.ID, "stubborn"), "py")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := r.m.KeptExecs(sb.ID); err != nil || len(list) != 1 || list[0].Exec != kept.Exec {
+	if list, err := r.m.Execs.Kept(sb.ID); err != nil || len(list) != 1 || list[0].Exec != kept.Exec {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if res := r.stop(sb.ID); !slices.Equal(res.Ended.Contexts, []string{"py"}) || len(res.Ended.Execs) != 2 {

@@ -2,11 +2,11 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // The schedule of measurements. A look is two system calls; a measurement walks the tree, a
@@ -24,7 +24,7 @@ const (
 const maxWalks = 2
 
 // errDisk ends execs that have written too much.
-var errDisk = errors.New("the sandbox has written more than its limit")
+var errDisk = &exec.Cause{Verdict: api.VerdictDisk, Text: "the sandbox has written more than its limit"}
 
 // overSlack is what a sandbox that is over its limit may still need to remove files: an
 // overlay notes the removal of a file of the image.
@@ -66,7 +66,7 @@ func (m *Manager) watchDisk(s *Sandbox) {
 				pace = m.lookAtDisk(ctx, s, pace)
 			}
 			select { // nothing writes while it is paused
-			case <-s.clock.runs():
+			case <-s.execs.Clock.Runs():
 			case <-ctx.Done():
 				return
 			}
@@ -112,7 +112,7 @@ func (m *Manager) lookAtDisk(ctx context.Context, s *Sandbox, pace time.Duration
 	case !d.hard && used.Exceeds(d.mayUse()):
 		m.overDisk(ctx, s)
 	}
-	m.notePeaks(s)
+	s.execs.NotePeak(s.disk.use())
 	return minLook
 }
 
@@ -169,37 +169,22 @@ func (d *disk) begin() {
 	}
 }
 
-// notePeaks tells the execs that run what was measured.
-func (m *Manager) notePeaks(s *Sandbox) {
-	used := s.disk.use()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.execs {
-		r.notePeak(used)
-	}
-}
-
-// notePeak is called with s.mu held.
-func (r *running) notePeak(used diskuse.Usage) {
-	r.disk.Bytes, r.disk.Inodes = max(r.disk.Bytes, used.Bytes), max(r.disk.Inodes, used.Inodes)
-}
-
 // overDisk ends everything that runs in a sandbox that is over its limit. What comes later may
 // remove files, but finds that it cannot write any (RLIMIT_FSIZE 0).
 func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	first := s.disk.mayUse() == s.disk.bound()
-	m.notePeaks(s)
+	s.execs.NotePeak(s.disk.use())
 	// Before anybody hears of an end: who then starts another command waits at the admission
 	// until all is over, and does not meet what is to end.
 	done := s.admission.tryTake()
 	if s.grouped && done != nil {
 		s.shutAdmission()
 	}
-	ends := s.stopAll(errDisk)
+	ends := s.execs.StopAll(errDisk)
 	if len(ends) == 0 { // a file worker, or what an exec has left behind
 		m.emit(api.EventLimitHit, s, "", api.LimitEvent{Limit: api.VerdictDisk, Detail: s.disk.denial().Why})
 	}
-	err := awaitAll(ctx, ends)
+	err := exec.AwaitAll(ctx, ends)
 	if err == nil {
 		err = m.endLeftovers(ctx, s, first, done)
 	} else if done != nil {
@@ -225,30 +210,6 @@ func (m *Manager) allowWhatThereIs(ctx context.Context, s *Sandbox) error {
 		d.allowed = used.Add(overSlack)
 	}
 	return err
-}
-
-// stopAll ends all execs, and does not wait for that.
-func (s *Sandbox) stopAll(why error) (ends []*running) {
-	s.mu.Lock()
-	for _, r := range s.execs {
-		ends = append(ends, r)
-	}
-	s.mu.Unlock()
-	for _, r := range ends {
-		r.stop(why)
-	}
-	return ends
-}
-
-func awaitAll(ctx context.Context, execs []*running) error {
-	for _, r := range execs {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
 }
 
 // endLeftovers ends what is not an exec's any more: files workers, and what execs have left
@@ -279,12 +240,14 @@ func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done
 	if err := s.closeAdmission(patient); err != nil {
 		return err
 	}
-	if err := awaitAll(ctx, s.stopAll(errDisk)); err != nil { // those that were being started
+	if err := exec.AwaitAll(ctx, s.execs.StopAll(errDisk)); err != nil { // those that were being started
 		return err
 	}
 	m.Files.End(&s.files)
+	// Never used again after cgroup.kill.
+	s.execs.SetSpare(nil)
 	s.mu.Lock()
-	s.spare, s.workersGroup = nil, "" // never used again after cgroup.kill
+	s.workersGroup = ""
 	s.mu.Unlock()
 	return m.cfg.Cgroups.KillAll(patient, s.cgroup)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -39,7 +40,7 @@ func (m *Manager) watchChannel(s *Sandbox) {
 			return
 		}
 		m.cfg.Logger.Warn("a sandbox's PID 1 is not to be trusted; the sandbox is killed", "sandbox", s.id, "err", err)
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), exec.KillTimeout)
 		defer cancel()
 		if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil {
 			_ = m.cfg.Kernel.Kill(s.pidfd) // PID 1 takes its pid namespace along

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // TestVerdicts: how each command ends, in its result, its record, the event and the note for the next hutchd.
@@ -93,11 +94,11 @@ func TestOutput(t *testing.T) {
 	if res := r.run(p); res.Stdout != "typed\n" {
 		t.Errorf("%+v", res)
 	}
-	exec := r.start(captured(sb.ID, "write", "abcdef", "2"))
-	if res := r.wait(exec); res.Stdout != "abcdefabcdef" {
+	id := r.start(captured(sb.ID, "write", "abcdef", "2"))
+	if res := r.wait(id); res.Stdout != "abcdefabcdef" {
 		t.Errorf("%+v", res)
 	}
-	chunk, err := r.m.Read(t.Context(), api.ReadParams{Exec: exec, Stream: api.Stdout, Offset: 4, Limit: 4})
+	chunk, err := r.m.Execs.Read(t.Context(), api.ReadParams{Exec: id, Stream: api.Stdout, Offset: 4, Limit: 4})
 	if err != nil || chunk.Data != "efab" || chunk.Next != 8 || chunk.EOF {
 		t.Errorf("%+v, %v", chunk, err)
 	}
@@ -128,12 +129,12 @@ func TestTimeout(t *testing.T) {
 		long := 3601.0
 		p := params(plain.ID, "hang")
 		p.TimeoutS = &long
-		_, err := r.m.Start(t.Context(), ExecRequest{Params: p, Started: func(string, int) {}})
+		_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: p, Started: func(string, int) {}})
 		r.refused(api.InvalidArgument, err)
 		p.Background, p.TimeoutS = true, nil // which has none
-		exec := r.start(p)
+		id := r.start(p)
 		testenv.Elapse(24 * time.Hour)
-		if rec, err := r.m.Exec(api.ExecRef{Exec: exec}); err != nil || rec.State != api.ExecRunning {
+		if rec, err := r.m.Execs.Get(api.ExecRef{Exec: id}); err != nil || rec.State != api.ExecRunning {
 			t.Errorf("%+v, %v", rec, err)
 		}
 		r.remove(sb.ID)
@@ -163,11 +164,11 @@ func TestCPUTime(t *testing.T) {
 func TestExecKill(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create()
-		exec := r.start(params(sb.ID, "stubborn"))
+		id := r.start(params(sb.ID, "stubborn"))
 		waited := make(chan api.ExecResult, 1)
-		go func() { waited <- r.wait(exec) }()
+		go func() { waited <- r.wait(id) }()
 		synctest.Wait()
-		res, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: exec})
+		res, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: id})
 		if other := <-waited; err != nil || res.Verdict != api.VerdictKilled || len(res.Killed) != 1 ||
 			other.Verdict != res.Verdict {
 			t.Errorf("%+v and %+v, %v", res, other, err)
@@ -175,14 +176,14 @@ func TestExecKill(t *testing.T) {
 		if r.points.count("Cgroups.Kill") == 0 {
 			t.Error("what it has started lives")
 		}
-		again, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: exec}) // what it has left behind
+		again, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: id}) // what it has left behind
 		if err != nil || again.Verdict != api.VerdictKilled {
 			t.Errorf("%+v, %v", again, err)
 		}
-		exec = r.start(params(sb.ID, "immortal"))
+		id = r.start(params(sb.ID, "immortal"))
 		start := time.Now()
-		res, err = r.m.KillExec(t.Context(), api.ExecRef{Exec: exec})
-		if took := time.Since(start); err != nil || took != killTimeout || res.ExitCode != 137 {
+		res, err = r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: id})
+		if took := time.Since(start); err != nil || took != exec.KillTimeout || res.ExitCode != 137 {
 			t.Errorf("after %v: %+v, %v", took, res, err)
 		}
 		r.settle()
@@ -200,8 +201,8 @@ func TestKillSandbox(t *testing.T) {
 		if _, err := r.m.Kill(t.Context(), sb.ID); err != nil {
 			t.Fatal(err)
 		}
-		for _, exec := range execs {
-			if res := r.wait(exec); res.Verdict != api.VerdictSandbox || res.ExitCode != 137 {
+		for _, id := range execs {
+			if res := r.wait(id); res.Verdict != api.VerdictSandbox || res.ExitCode != 137 {
 				t.Errorf("%+v", res)
 			}
 		}
@@ -209,13 +210,13 @@ func TestKillSandbox(t *testing.T) {
 		if err != nil || got.State != api.Stopped || got.Reason != "killed" || got.PID != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		_, err = r.m.Start(t.Context(), ExecRequest{Params: params(sb.ID, "true"), Started: func(string, int) {}})
+		_, err = r.m.Execs.Start(t.Context(), exec.Request{Params: params(sb.ID, "true"), Started: func(string, int) {}})
 		r.refused(api.FailedPrecondition, err)
 		if res, err := r.m.Kill(t.Context(), sb.ID); err != nil || len(res.Killed) > 0 {
 			t.Errorf("%+v, %v", res, err)
 		}
 		r.remove(sb.ID)
-		if _, err := r.m.Exec(api.ExecRef{Exec: execs[0]}); api.ErrorCode(err) != api.NotFound {
+		if _, err := r.m.Execs.Get(api.ExecRef{Exec: execs[0]}); api.ErrorCode(err) != api.NotFound {
 			t.Errorf("%v", err)
 		}
 	})
@@ -232,7 +233,7 @@ func TestInitDies(t *testing.T) {
 			sb := r.create()
 			other := r.start(params(sb.ID, "hang"))
 			failed := r.events.await(sb.ID, api.Failed)
-			res, err := r.m.Run(t.Context(), ExecRequest{Params: params(sb.ID, argv), Started: func(string, int) {}})
+			res, err := r.m.Execs.Run(t.Context(), exec.Request{Params: params(sb.ID, argv), Started: func(string, int) {}})
 			if err == nil && res.Verdict != api.VerdictSandbox {
 				t.Errorf("%s: %+v", argv, res)
 			}
@@ -259,9 +260,9 @@ func TestNotStarted(t *testing.T) {
 		two := 2.0
 		p.TimeoutS = &two
 		start := time.Now()
-		res, err := r.m.Run(t.Context(), ExecRequest{Params: p, Started: func(string, int) {}})
+		res, err := r.m.Execs.Run(t.Context(), exec.Request{Params: p, Started: func(string, int) {}})
 		if took := time.Since(start); err != nil || res.Verdict != api.VerdictTimeoutWall ||
-			took != 2*time.Second+killTimeout {
+			took != 2*time.Second+exec.KillTimeout {
 			t.Errorf("after %v: %+v, %v", took, res, err)
 		}
 		r.settle()
@@ -275,11 +276,11 @@ func TestNotStarted(t *testing.T) {
 func TestLauncherLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create(rich)
-		exec := r.start(params(sb.ID, "hang"))
+		id := r.start(params(sb.ID, "hang"))
 		failed := r.events.await(sb.ID, api.Failed)
 		r.launcher.lose()
 		<-failed
-		if res := r.wait(exec); res.Verdict != api.VerdictLost {
+		if res := r.wait(id); res.Verdict != api.VerdictLost {
 			t.Errorf("%+v", res)
 		}
 		_, err := r.m.Create(t.Context(), request())
@@ -302,7 +303,7 @@ func TestExecIDs(t *testing.T) {
 		}
 		again := func(want api.Code) {
 			t.Helper()
-			_, err := r.m.Start(t.Context(), ExecRequest{Params: with("true"), Started: func(string, int) {}})
+			_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: with("true"), Started: func(string, int) {}})
 			r.refused(want, err)
 		}
 		if res := r.run(with("missing")); res.Verdict != api.VerdictNotRun {
@@ -318,17 +319,17 @@ func TestExecIDs(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 		again(api.AlreadyExists)
-		if _, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: id}); err != nil {
+		if _, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: id}); err != nil {
 			t.Error(err)
 		}
 		again(api.AlreadyExists)
-		for range keptExecs { // and the oldest is forgotten
+		for range 64 { // and the oldest is forgotten
 			r.wait(r.start(params(sb.ID, "true")))
 		}
 		if res := r.wait(r.start(with("true"))); res.Exec != id {
 			t.Errorf("%+v", res)
 		}
-		if list, err := r.execs(sb.ID); err != nil || len(list) != keptExecs {
+		if list, err := r.execs(sb.ID); err != nil || len(list) != 64 {
 			t.Errorf("%d are kept, %v", len(list), err)
 		}
 		r.remove(sb.ID)
@@ -341,25 +342,25 @@ func TestRunCanceled(t *testing.T) {
 		sb := r.create()
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		var exec string
-		_, err := r.m.Run(ctx, ExecRequest{Params: params(sb.ID, "stubborn"), Started: func(id string, _ int) {
-			exec = id
+		var id string
+		_, err := r.m.Execs.Run(ctx, exec.Request{Params: params(sb.ID, "stubborn"), Started: func(id string, _ int) {
+			id = id
 			cancel(gone)
 		}})
 		if !errors.Is(err, gone) || lastExited(r, sb.ID).Verdict != api.VerdictCanceled {
 			t.Errorf("%v, %+v", err, lastExited(r, sb.ID))
 		}
 		r.settle()
-		if _, err := r.m.Exec(api.ExecRef{Exec: exec}); api.ErrorCode(err) != api.NotFound {
+		if _, err := r.m.Execs.Get(api.ExecRef{Exec: id}); api.ErrorCode(err) != api.NotFound {
 			t.Errorf("%v", err)
 		}
 		waits, cancel2 := context.WithTimeout(t.Context(), time.Second)
 		defer cancel2()
-		exec = r.start(params(sb.ID, "hang"))
-		if _, err := r.m.Wait(waits, api.WaitParams{Exec: exec}); !errors.Is(err, context.DeadlineExceeded) {
+		id = r.start(params(sb.ID, "hang"))
+		if _, err := r.m.Execs.Wait(waits, api.WaitParams{Exec: id}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if rec, err := r.m.Exec(api.ExecRef{Exec: exec}); err != nil || rec.State != api.ExecRunning {
+		if rec, err := r.m.Execs.Get(api.ExecRef{Exec: id}); err != nil || rec.State != api.ExecRunning {
 			t.Errorf("who waits has ended it: %+v, %v", rec, err)
 		}
 		r.remove(sb.ID)
@@ -370,14 +371,14 @@ func TestRunCanceled(t *testing.T) {
 func TestExecFails(t *testing.T) {
 	r := newRig(t)
 	sb := r.create()
-	exec := func() error {
+	try := func() error {
 		p := captured(sb.ID, "exit", "1")
 		p.Limits = &api.Limits{PIDs: 10} // a cgroup of its own
-		_, err := r.m.Run(t.Context(), ExecRequest{Params: p, Started: func(string, int) {}})
+		_, err := r.m.Execs.Run(t.Context(), exec.Request{Params: p, Started: func(string, int) {}})
 		return err
 	}
 	r.points.forget()
-	if err := exec(); err != nil {
+	if err := try(); err != nil {
 		t.Fatal(err)
 	}
 	calls := r.points.names()
@@ -387,7 +388,7 @@ func TestExecFails(t *testing.T) {
 	fds, groups := openFDs(t), r.cgroups.made(sb.ID)
 	for _, call := range []string{"Cgroups.Make", "Launcher.Hold", "Init.exec"} {
 		r.points.failing(call, errInjected)
-		if err := exec(); !errors.Is(err, errInjected) {
+		if err := try(); !errors.Is(err, errInjected) {
 			t.Errorf("%s: %v", call, err)
 		}
 		r.points.failing(call, nil)
@@ -398,7 +399,7 @@ func TestExecFails(t *testing.T) {
 				r.cgroups.made(sb.ID), groups)
 		}
 	}
-	if err := exec(); err != nil {
+	if err := try(); err != nil {
 		t.Error(err)
 	}
 	r.remove(sb.ID)
@@ -408,15 +409,15 @@ func TestExecFails(t *testing.T) {
 func TestSignals(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		sb := r.create()
-		exec := r.start(params(sb.ID, "hang"))
-		r.refused(api.InvalidArgument, r.m.Signal(t.Context(), api.SignalParams{Exec: exec, Signal: "SIGNONE"}))
-		if err := r.m.Signal(t.Context(), api.SignalParams{Exec: exec, Signal: "USR1"}); err != nil {
+		id := r.start(params(sb.ID, "hang"))
+		r.refused(api.InvalidArgument, r.m.Execs.Signal(t.Context(), api.SignalParams{Exec: id, Signal: "SIGNONE"}))
+		if err := r.m.Execs.Signal(t.Context(), api.SignalParams{Exec: id, Signal: "USR1"}); err != nil {
 			t.Error(err)
 		}
-		if res := r.wait(exec); res.Verdict != api.VerdictSignal || res.ExitCode != 128+int(unix.SIGUSR1) {
+		if res := r.wait(id); res.Verdict != api.VerdictSignal || res.ExitCode != 128+int(unix.SIGUSR1) {
 			t.Errorf("%+v", res)
 		}
-		r.refused(api.FailedPrecondition, r.m.Signal(t.Context(), api.SignalParams{Exec: exec, Signal: "USR1"}))
+		r.refused(api.FailedPrecondition, r.m.Execs.Signal(t.Context(), api.SignalParams{Exec: id, Signal: "USR1"}))
 		if _, audits := r.events.of(string(api.AuditSignal), sb.ID); len(audits) != 1 {
 			t.Errorf("%v", audits)
 		}

@@ -97,7 +97,7 @@ func TestIdle(t *testing.T) {
 		testenv.Elapse(9 * time.Second)
 		exec := r.start(params(sb.ID, "hang"))
 		testenv.Elapse(time.Hour)
-		if res, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: exec}); err == nil {
+		if res, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: exec}); err == nil {
 			t.Errorf("its timeout is over: %+v", res)
 		}
 		if st := r.state(sb.ID); st != api.StateRemoved { // ten seconds behind that
@@ -194,7 +194,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		testenv.Elapse(5 * time.Second)
-		if rec, err := r.m.Exec(api.ExecRef{Exec: exec}); err != nil || rec.State != api.ExecRunning {
+		if rec, err := r.m.Execs.Get(api.ExecRef{Exec: exec}); err != nil || rec.State != api.ExecRunning {
 			t.Errorf("%+v, %v", rec, err)
 		}
 		testenv.Elapse(time.Second)

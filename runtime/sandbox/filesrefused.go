@@ -35,7 +35,7 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 		Kind: api.KindFile, Target: e.Op + " " + e.Path, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
 		Count: e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
-	d.Exec = s.caller(d, &r)
+	d.Exec = s.execs.Caller(guestInit{s.guest}, d, &r)
 	s.seen.Enter(d, 0, func(count, untold int64) {
 		e.Count, e.Untold = count, untold
 		m.cfg.Events.Emit(api.EventFileDenied, s.id, d.Exec, e)

@@ -28,6 +28,9 @@ const (
 	lateNames, lateTime   = 50_000, 200 * time.Millisecond
 )
 
+// overflowID is what the kernel shows for ids without a mapping (the default of kernel.overflowuid).
+const overflowID = 65534
+
 // foreigners is what is known of them in the folders of a sandbox.
 type foreigners struct {
 	mu     sync.Mutex
@@ -69,16 +72,6 @@ func (m *Manager) foreignHint(s *Sandbox, said []byte, seen bool) string {
 	}
 	s.foreign.told = s.foreign.told || s.foreign.text != ""
 	return s.foreign.text
-}
-
-// said is the start and the end of what a command has written to stderr, or to stdout: a terminal has one stream.
-func (r *running) said() (said []byte) {
-	for _, st := range r.io.streams {
-		if x, err := st.excerpt(4 << 10); err == nil {
-			said = append(append(said, x.Head...), x.Tail...)
-		}
-	}
-	return said
 }
 
 // lookForeign looks through the folders of a sandbox.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/spec"
@@ -30,8 +31,8 @@ type generic struct {
 	// end kills it, once, unmount takes off what it was prepared in, and forget removes what is on disk, in that order.
 	// Whoever has taken it owns all three.
 	end, unmount, forget func() error
-	prepared             *prepared // nil when it was not
-	spare                []group   // Sandbox.spare
+	prepared             *prepared    // nil when it was not
+	spare                []exec.Group // exec.Set.Spare
 	of                   *generics
 }
 
@@ -45,7 +46,7 @@ const base = "base"
 func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
 	id := newID("sb_")
 	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault,
-		Hostname: "hutch"}}
+		Hostname: "hutch"}, execs: exec.NewSet(exec.ClockState{})}
 	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
 	m.placeCgroup(s)
 	var below, above cleanup.Stack // what comes after the end of its processes, and before
@@ -86,10 +87,10 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			return nil, err
 		}
 	}
-	if err := m.spareGroup(s); err != nil {
+	if err := m.Execs.MakeSpare(execBox{m, s}); err != nil {
 		return nil, err
 	}
-	g.pid, g.pidfd, g.guest, g.spare = s.record.PID, s.pidfd, s.guest, s.spare
+	g.pid, g.pidfd, g.guest, g.spare = s.record.PID, s.pidfd, s.guest, s.execs.Spare()
 	g.end, g.forget = sync.OnceValue(f.undo.Release()), below.Release()
 	g.unmount = func() error { return nil }
 	return g, nil
@@ -133,7 +134,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 // claim makes the generic sandbox that f has taken the one that was asked for.
 func (f *creation) claim(ctx context.Context) error {
 	start := time.Now()
-	f.s.spare = f.claimed.spare
+	f.s.execs.SetSpare(f.claimed.spare)
 	if f.claimed.prepared != nil {
 		if err := f.takePrepared(); err != nil {
 			return err
@@ -176,7 +177,8 @@ func (f *creation) swapRoot(ctx context.Context) error {
 // volatile mount again.
 func (f *creation) startOver(ctx context.Context) error {
 	err := f.claimed.end()
-	f.claimed, f.s.guest, f.s.pidfd, f.s.spare = nil, nil, nil, nil
+	f.claimed, f.s.guest, f.s.pidfd = nil, nil, nil
+	f.s.execs.SetSpare(nil)
 	for _, dir := range []string{"fs/upper", "fs/work"} {
 		err = errors.Join(err, removeAll(filepath.Join(f.s.dir, dir)))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // granted are the limits of a sandbox: those in force, and those that this host cannot
@@ -163,7 +164,7 @@ func (m *Manager) checkHost(l *api.Limits) error {
 		return err
 	}
 	if most := m.settings.Load().Exec.MaxTimeoutS; l.TimeoutS > most {
-		return m.tooLong("limits.timeout_s", l.TimeoutS)
+		return exec.TooLong("limits.timeout_s", l.TimeoutS, most)
 	}
 	for _, b := range []struct {
 		field     string
@@ -194,7 +195,7 @@ func (m *Manager) checkHost(l *api.Limits) error {
 			WithField("limits.cpuset").
 			WithHint("this machine has CPUs 0 to %d", h.CPUs-1)
 	}
-	return h.checkRlimits("limits.rlimits", &l.Rlimits)
+	return h.hard().Check("limits.rlimits", &l.Rlimits)
 }
 
 // limit puts the limits in force, before the first command. What PID 1 has used until then
@@ -215,22 +216,23 @@ func (f *creation) limit(context.Context) error {
 	return nil
 }
 
-// standIns are limits of each process that stand in for those of the whole sandbox.
-type standIns struct{ nproc, data uint64 }
+// hard are the limits that no command can go above.
+func (h *Host) hard() exec.HardLimits { return exec.HardLimits{NoFile: h.NoFileHard, NProc: h.NProc} }
 
-func (m *Manager) standIns(s *Sandbox) standIns {
-	in := standIns{nproc: m.cfg.Host.NProc}
+// standIns are limits of each process that stand in for those of the whole sandbox.
+func (m *Manager) standIns(s *Sandbox) (nproc, data uint64) {
+	nproc = m.cfg.Host.NProc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.record.Unenforced {
 		switch {
 		case u.Limit == "pids":
-			in.nproc = min(in.nproc, uint64(u.Value))
+			nproc = min(nproc, uint64(u.Value))
 		case u.Limit == "memory_bytes" && !u.Default:
-			in.data = uint64(u.Value)
+			data = uint64(u.Value)
 		}
 	}
-	return in
+	return nproc, data
 }
 
 // regranted is missing with the limits that l changes taken out, and what is missing of

@@ -9,12 +9,13 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // noted is an event as it was sent.
 type noted struct {
-	exec string
+	id string
 	api.DeniedEvent
 }
 
@@ -23,19 +24,19 @@ type notes struct {
 	failed []api.FailedEvent
 }
 
-func (n *notes) Emit(_ api.EventKind, _, exec string, data any) {
+func (n *notes) Emit(_ api.EventKind, _, id string, data any) {
 	if f, ok := data.(api.FailedEvent); ok {
 		n.failed = append(n.failed, f)
 		return
 	}
-	n.all = append(n.all, noted{exec, data.(api.DeniedEvent)})
+	n.all = append(n.all, noted{id, data.(api.DeniedEvent)})
 }
 
 func refusing(t *testing.T) (*Manager, *Sandbox, *notes) {
 	t.Helper()
 	n := &notes{}
 	m := NewManager(Config{Events: n})
-	s := &Sandbox{id: "sb_1", execs: map[string]*running{}}
+	s := &Sandbox{id: "sb_1", execs: exec.NewSet(exec.ClockState{})}
 	m.byID[s.id] = s
 	return m, s, n
 }
@@ -45,43 +46,13 @@ func denied(name string) api.DeniedEvent {
 		Why: "no", HowToAllow: "--allow " + name}
 }
 
-// TestDeniedWhose: an exec is named only when it was alone, also before PID 1 has told
-// that it runs.
-func TestDeniedWhose(t *testing.T) {
+// TestDeniedGone: what a sandbox is refused that is not there is told all the same.
+func TestDeniedGone(t *testing.T) {
 	m, s, n := refusing(t)
-	a, b := &running{id: "ex_a", s: s}, &running{id: "ex_b", s: s}
 	m.Denied(s.id, denied("nobody.test"))
-	s.launching(a)
-	m.Denied(s.id, denied("early.test"))
-	s.execs[a.id] = a
-	s.launched(a)
-	m.Denied(s.id, denied("alone.test"))
-	s.execs[b.id] = b
-	m.Denied(s.id, denied("shared.test"))
-	delete(s.execs, a.id)
-	m.Denied(s.id, denied("later.test"))
 	m.Denied("sb_gone", denied("gone.test"))
-
-	want := "[ nobody.test ex_a early.test ex_a alone.test  shared.test ex_b later.test  gone.test]"
-	got := []string{}
-	for _, e := range n.all {
-		got = append(got, e.exec, e.Name)
-	}
-	if fmt.Sprint(got) != want {
-		t.Errorf("events %v, want %s", got, want)
-	}
-	for r, want := range map[*running]string{a: "[ex_a early.test:443 ex_a alone.test:443  shared.test:443]",
-		b: "[ shared.test:443 ex_b later.test:443]"} {
-		got := []string{}
-		for _, d := range r.takeRefused() {
-			got = append(got, d.Exec, d.Target)
-		}
-		if fmt.Sprint(got) != want {
-			t.Errorf("%s was refused %v, want %s", r.id, got, want)
-		}
-	}
-	if left := a.takeRefused(); len(left) > 0 {
-		t.Errorf("taken twice: %v", left)
+	if len(n.all) != 2 || n.all[0].Name != "nobody.test" || n.all[1].Name != "gone.test" {
+		t.Errorf("events %+v", n.all)
 	}
 }
 
@@ -90,8 +61,6 @@ func TestDeniedWhose(t *testing.T) {
 func TestDeniedFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, n := refusing(t)
-		r := &running{id: "ex_a", s: s}
-		s.execs[r.id] = r
 		for range 500 {
 			m.Denied(s.id, denied("same.test"))
 		}
@@ -126,32 +95,25 @@ func TestDeniedFlood(t *testing.T) {
 		if len(all) != refusals.MaxKept || kept+untold != 501+5001 {
 			t.Errorf("%d kept with %d refusals, %d untold", len(all), kept, untold)
 		}
-		if got := r.takeRefused(); len(got) != refusals.MaxOfExec || got[0].Count != 501 {
-			t.Errorf("the exec has %d, the first %+v", len(got), got[0])
-		}
 	})
 }
 
 // TestReasonsApart: what is refused for two reasons is told twice, each with its own remedy.
 func TestReasonsApart(t *testing.T) {
 	m, s, n := refusing(t)
-	r := &running{id: "ex_a", s: s}
-	s.execs[r.id] = r
 	for _, why := range []string{"no server name", "asks for other.test", "no server name"} {
 		d := denied("web.test")
 		d.Why, d.HowToAllow = why, "allow what "+why
 		m.Denied(s.id, d)
 	}
 	all, _ := s.seen.Read()
-	for where, list := range map[string][]api.Denial{"why": all, "result": r.takeRefused()} {
-		got := map[string]int64{}
-		for _, d := range list {
-			got[d.Why+": "+d.HowToAllow] = d.Count
-		}
-		if len(got) != 2 || got["no server name: allow what no server name"] != 2 ||
-			got["asks for other.test: allow what asks for other.test"] != 1 {
-			t.Errorf("%s: %v", where, got)
-		}
+	got := map[string]int64{}
+	for _, d := range all {
+		got[d.Why+": "+d.HowToAllow] = d.Count
+	}
+	if len(got) != 2 || got["no server name: allow what no server name"] != 2 ||
+		got["asks for other.test: allow what asks for other.test"] != 1 {
+		t.Errorf("%v", got)
 	}
 	if len(n.all) != 2 {
 		t.Errorf("events %+v", n.all)
@@ -163,8 +125,6 @@ func TestReasonsApart(t *testing.T) {
 func TestLookupFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, n := refusing(t)
-		r := &running{id: "ex_a", s: s}
-		s.execs[r.id] = r
 		for i := range 5000 {
 			m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("n%d.test", i)},
 				Rule: "mode none", Why: "no"})
@@ -177,19 +137,11 @@ func TestLookupFlood(t *testing.T) {
 			t.Errorf("%d events of denials behind the flood, %d of failures", len(n.all)-flood, len(n.failed))
 		}
 		kept := s.network()
-		refused, failed := part(r.takeRefused())
 		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != refusals.MaxKept+1 ||
 			len(kept.Failures) != 1 ||
 			!hasTarget(kept.Denials, "web.test:443") {
 			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(kept.Denials),
 				len(kept.Failures), last)
-		}
-		if len(refused) != refusals.MaxOfExec+1 || !hasTarget(refused, "web.test:443") {
-			t.Errorf("the result has %d denials", len(refused))
-		}
-		if len(failed) != 1 || failed[0].Text() != "down.test:443 failed: nothing listens (start it)" ||
-			failed[0].Exec != r.id || failed[0].Count != 1 {
-			t.Errorf("the result has the failures %+v", failed)
 		}
 	})
 }

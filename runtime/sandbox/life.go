@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // stopGrace is how long commands have to end by themselves after their stop signal.
@@ -65,7 +66,7 @@ func (s *Sandbox) rearmIdle(m *Manager) {
 }
 
 // isIdle says that nothing of anybody's runs; mu is held.
-func (s *Sandbox) isIdle() bool { return len(s.execs) <= s.shells && s.calls == 0 }
+func (s *Sandbox) isIdle() bool { return s.calls == 0 }
 
 func (s *Sandbox) stopIdle() {
 	s.mu.Lock()
@@ -127,26 +128,7 @@ func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, rea
 			return err
 		}
 	}
-	s.mu.Lock()
-	running := make([]*running, 0, len(s.execs))
-	for _, r := range s.execs {
-		running = append(running, r)
-	}
-	s.mu.Unlock()
-	for _, r := range running {
-		_ = r.exec.Signal(s.stopSignal(r)) // one that cannot get it is killed below
-	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	for _, r := range running {
-		select {
-		case <-r.done:
-			continue
-		case <-late.C:
-		case <-ctx.Done():
-		}
-		break
-	}
+	s.execs.AskToEnd(ctx, grace, s.Record().StopSignal)
 	if grace > 0 { // what PID 1 moves for one of them is not to stay in two halves
 		patient, cancel := context.WithTimeout(ctx, min(grace, pausePatience))
 		defer cancel()
@@ -173,6 +155,25 @@ func (s *Sandbox) endCall(m *Manager) {
 	s.calls--
 	s.mu.Unlock()
 	s.rearmIdle(m)
+}
+
+// checkSpec is Spec.Validate, and refuses a stop signal that is none.
+func checkSpec(sp *api.Spec) error {
+	if err := sp.Validate(); err != nil || sp.StopSignal == "" {
+		return err
+	}
+	if _, err := exec.ParseSignal(sp.StopSignal); err != nil {
+		return api.Errorf(api.InvalidArgument, "stop_signal: %q is no signal", sp.StopSignal).WithField("stop_signal").
+			WithHint("use a name such as SIGINT or SIGRTMIN+3, or 1 to %d", exec.MaxSignal)
+	}
+	return nil
+}
+
+func describe(r api.Sandbox) string {
+	if r.Reason == "" {
+		return string(r.State)
+	}
+	return string(r.State) + " (" + r.Reason + ")"
 }
 
 // mustRun refuses what needs a running sandbox.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // bare is a Manager with one sandbox, of which there is nothing but the record.
@@ -21,8 +22,7 @@ func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) 
 	record.ID = "sb_a"
 	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Logger: slog.New(slog.DiscardHandler)})
 	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: spec, record: record, root: &Root{},
-		admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}), exited: make(chan struct{}),
-		execs: map[string]*running{}}
+		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{})}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,11 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/ports"
+	"github.com/hutch-sh/hutch/runtime/shell"
 )
 
 // Config is everything a Manager needs; all fields are required but Events and Audit.
@@ -68,6 +70,9 @@ type Manager struct {
 	Files *files.Files
 	// Ports serves their ports.
 	Ports *ports.Ports
+	// Execs are their commands, Shells those of them that are shells.
+	Execs  *exec.Table
+	Shells *shell.Shells
 
 	// ctx ends with Close; creates under way are cancelled by it.
 	ctx       context.Context
@@ -96,21 +101,11 @@ type Manager struct {
 
 	trim *time.Timer // gives back memory, see trimAfter
 
-	// dropping is held while hutch-launch is told to drop what was answered, so that its id
-	// is free for who waits for that. It is taken before mu.
-	dropping sync.Mutex
-
 	// mu guards what follows. Lock order: Manager.mu, then Sandbox.mu.
 	mu       sync.Mutex
 	closed   bool
 	byID     map[string]*Sandbox
 	byName   map[string]*Sandbox
-	execs    map[string]*running      // also those that ended and are kept
-	taken    map[string]int           // ids of execs that are being started or forgotten
-	starting map[string]chan struct{} // of those that are being started: closed then
-	answered map[string]*running      // forgotten but for their output at hutch-launch
-	shells   map[string]*shell
-	running  int // of execs
 	lastBusy time.Time
 	lost     bool            // hutch-launch has ended
 	gone     map[uint64]bool // connections that ended while a create was under way
@@ -136,11 +131,6 @@ func NewManager(cfg Config) *Manager {
 		cancel:   cancel,
 		byID:     map[string]*Sandbox{},
 		byName:   map[string]*Sandbox{},
-		execs:    map[string]*running{},
-		shells:   map[string]*shell{},
-		taken:    map[string]int{},
-		starting: map[string]chan struct{}{},
-		answered: map[string]*running{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
 		pools:    map[string]*pool{},
@@ -159,6 +149,13 @@ func NewManager(cfg Config) *Manager {
 	}
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
 	m.Ports = ports.New(portsHost{m}, cfg.Logger)
+	m.Execs = exec.New(exec.Config{
+		Sandboxes: execHost{m}, Launcher: cfg.Launcher, Cgroups: cfg.Cgroups, Events: cfg.Events, Audit: cfg.Audit,
+		Background: &m.watchers, Hard: cfg.Host.hard(), Log: cfg.Logger,
+	})
+	m.Shells = shell.New(shell.Config{
+		Execs: m.Execs, Sandboxes: execHost{m}, Background: &m.watchers, Leaving: m.leaving.Load, Log: cfg.Logger,
+	})
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m
@@ -250,9 +247,13 @@ func hasLabels(have, want map[string]string) bool {
 // Counts are the sandboxes but those that are stopped for later, and the running execs, and since when there have been
 // none.
 func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
+	execs, last := m.Execs.Counts()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.count(), m.running, m.lastBusy
+	if last.After(m.lastBusy) {
+		return m.count(), execs, last
+	}
+	return m.count(), execs, m.lastBusy
 }
 
 // count is how many sandboxes Counts tells of; mu is held.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // Where no cgroup holds limits.memory_bytes, and it was asked for with best_effort, the meter
@@ -32,14 +33,6 @@ const (
 	// meterShare is the part of one CPU that looking may take: a fiftieth.
 	meterShare = 50
 )
-
-// overMemory ends an exec: its sandbox uses more than it may, and of its execs this one
-// uses most.
-type overMemory struct{ hit api.LimitHit }
-
-func (o *overMemory) Error() string {
-	return fmt.Sprintf("the sandbox uses %d bytes of memory, %d are allowed", o.hit.Peak, o.hit.Limit)
-}
 
 // metered is the limit that the meter keeps, 0 for none.
 func (s *Sandbox) metered() int64 {
@@ -90,7 +83,7 @@ func (m *Manager) watchMemory(s *Sandbox) {
 				timer.Reset(wait)
 			}
 			select { // nothing takes memory while it is paused
-			case <-s.clock.runs():
+			case <-s.execs.Clock.Runs():
 			case <-ctx.Done():
 				return
 			}
@@ -173,12 +166,7 @@ func (p *process) share() {
 // endLargest ends the exec that uses most, and waits for that. What an exec has left behind
 // cannot be told apart here: when nothing else is left it is ended with the sandbox.
 func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, used, limit int64) {
-	s.mu.Lock()
-	execs := make([]*running, 0, len(s.execs))
-	for _, r := range s.execs {
-		execs = append(execs, r)
-	}
-	s.mu.Unlock()
+	execs := s.execs.Running()
 	if len(execs) == 0 {
 		m.emit(api.EventLimitHit, s, "",
 			api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
@@ -190,40 +178,48 @@ func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, use
 		return
 	}
 	shares := sharesOf(all, execs)
-	largest := slices.MaxFunc(execs, func(a, b *running) int { return int(shares[a]>>10) - int(shares[b]>>10) })
-	largest.stop(&overMemory{api.LimitHit{
-		Name: "memory_bytes", Of: "sandbox", Limit: limit, Peak: used,
-		Hint: "use less memory, or allow more: hutch update -m SIZE " + s.id,
-	}})
-	_ = awaitAll(ctx, []*running{largest})
+	largest := slices.MaxFunc(execs, func(a, b *exec.Exec) int { return int(shares[a]>>10) - int(shares[b]>>10) })
+	largest.Stop(&exec.Cause{
+		Verdict: api.VerdictOOM, Text: fmt.Sprintf("the sandbox uses %d bytes of memory, %d are allowed", used, limit),
+		Limit: &api.LimitHit{Name: "memory_bytes", Of: "sandbox", Limit: limit, Peak: used,
+			Hint: "use less memory, or allow more: hutch update -m SIZE " + s.id},
+	})
+	_ = exec.AwaitAll(ctx, []*exec.Exec{largest})
+}
+
+// leader is a command, by its leader.
+type leader interface {
+	comparable
+	PID() int // as the sandbox counts
 }
 
 // sharesOf is what the processes of each exec use: those below its leader, and those of its
 // leader's session that lost their parents.
-func sharesOf(all []process, execs []*running) map[*running]int64 {
-	leaders, parents, sessions := map[int]*running{}, map[int]int{}, map[int]int{}
+func sharesOf[E leader](all []process, execs []E) map[E]int64 {
+	leaders, parents, sessions := map[int]E{}, map[int]int{}, map[int]int{}
+	var none E
 	for _, p := range all {
 		parents[p.pid], sessions[p.pid] = p.ppid, p.session
 		for _, r := range execs {
-			if r.exec.PID == p.inside {
+			if r.PID() == p.inside {
 				leaders[p.pid] = r
 			}
 		}
 	}
-	shares := map[*running]int64{}
+	shares := map[E]int64{}
 	for _, p := range all[1:] {
 		at := p.pid
 		for range all { // pids are read one after the other: no loop may catch us
-			if leaders[at] != nil || parents[at] == 0 {
+			if leaders[at] != none || parents[at] == 0 {
 				break
 			}
 			at = parents[at]
 		}
 		owner := leaders[at]
-		if owner == nil {
+		if owner == none {
 			owner = leaders[sessions[p.pid]]
 		}
-		if owner != nil {
+		if owner != none {
 			shares[owner] += p.anon + p.shmem
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
-	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
 func TestMeter(t *testing.T) {
@@ -38,9 +37,14 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
+// leaderOf is a command, by the PID of its leader.
+type leaderOf int
+
+func (l leaderOf) PID() int { return int(l) }
+
 // TestSharesOf: a process is its exec's when it is below the leader, or in its session.
 func TestSharesOf(t *testing.T) {
-	a, b := &running{exec: &guestapi.Exec{PID: 10}}, &running{exec: &guestapi.Exec{PID: 20}}
+	a, b := leaderOf(10), leaderOf(20)
 	all := []process{
 		{pid: 1001, inside: 1, ppid: 7, session: 1001, anon: 1 << 30},
 		{pid: 1010, inside: 10, ppid: 1001, session: 1010, anon: 1},
@@ -52,7 +56,7 @@ func TestSharesOf(t *testing.T) {
 		{pid: 1022, inside: 22, ppid: 1023, session: 1022, anon: 128},
 		{pid: 1023, inside: 23, ppid: 1022, session: 1022, anon: 256}, // pids that were used again meanwhile
 	}
-	if got := sharesOf(all, []*running{a, b}); got[a] != 31 || got[b] != 32 || len(got) != 2 {
+	if got := sharesOf(all, []leaderOf{a, b}); got[a] != 31 || got[b] != 32 || len(got) != 2 {
 		t.Errorf("%v", got)
 	}
 	if got := together(all); got != 511 {

@@ -63,7 +63,7 @@ func TestPausedMoving(t *testing.T) {
 		if err := r.m.StandStill(t.Context(), sb.ID, func(Written) error { return look(nil) }); err != nil || held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
-		if _, err := r.m.KillExec(t.Context(), api.ExecRef{Exec: exec}); err != nil {
+		if _, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: exec}); err != nil {
 			t.Error(err)
 		}
 		// Nothing is left that could be stopped; what PID 1 moves for one that is gone it finishes.

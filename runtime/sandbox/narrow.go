@@ -21,9 +21,6 @@ type narrowExec struct {
 
 // checkNarrow refuses a policy for an exec that cannot be honoured.
 func (m *Manager) checkNarrow(s *Sandbox, p *api.NetPolicy) error {
-	if p == nil {
-		return nil
-	}
 	if p.Ask {
 		return api.Errorf(api.InvalidArgument,
 			"network.ask: a policy of a single exec only takes away, and asks nobody").
@@ -40,14 +37,10 @@ func (m *Manager) checkNarrow(s *Sandbox, p *api.NetPolicy) error {
 
 // narrow puts the policy of an exec in force, and on record, before there is any process of it. Its cgroup
 // is used once.
-func (m *Manager) narrow(r *running) error {
-	if r.params.Network == nil {
-		return nil
-	}
-	s := r.s
-	number := m.cfg.Cgroups.Number(s.cgroup, r.group.Name)
+func (m *Manager) narrow(s *Sandbox, exec, group string, p *api.NetPolicy) error {
+	number := m.cfg.Cgroups.Number(s.cgroup, group)
 	if number == 0 {
-		return api.Errorf(api.Unavailable, "the cgroup of exec %s is gone", r.id).WithHint("the sandbox is ending")
+		return api.Errorf(api.Unavailable, "the cgroup of exec %s is gone", exec).WithHint("the sandbox is ending")
 	}
 	s.narrowing.Lock()
 	defer s.narrowing.Unlock()
@@ -59,11 +52,11 @@ func (m *Manager) narrow(r *running) error {
 			return err
 		}
 	}
-	s.narrowed = append(living, narrowExec{Group: r.group.Name, Number: number, Network: r.params.Network.Settled()})
+	s.narrowed = append(living, narrowExec{Group: group, Number: number, Network: p.Settled()})
 	if err := writeJSON(s.narrowFile(), s.narrowed); err != nil {
 		return err
 	}
-	if err := s.enforced.Narrow(number, r.params.Network.Settled()); err != nil {
+	if err := s.enforced.Narrow(number, p.Settled()); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil

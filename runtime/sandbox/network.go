@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // Network is what a sandbox may reach and was refused. Wanted is what a policy learns from.
@@ -41,7 +42,7 @@ func (s *Sandbox) network() api.Network {
 		slices.SortFunc(n.Rules, func(a, b api.NetUse) int { return strings.Compare(a.Rule, b.Rule) })
 	}
 	all, untold := s.seen.Read()
-	n.Denials, n.Failures = part(all)
+	n.Denials, n.Failures = exec.Part(all)
 	n.Untold = untold
 	return n
 }

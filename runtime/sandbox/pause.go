@@ -178,7 +178,7 @@ func (m *Manager) pauseNow(ctx context.Context, s *Sandbox, reason string, idle 
 	m.Files.End(&s.files)
 	p := &api.Pause{Since: time.Now().UTC().Truncate(time.Millisecond), By: s.pauseMeans()}
 	// On record before anything stands still: the next hutchd then does it again.
-	s.clock.stop(time.Now())
+	s.execs.Clock.Stop(time.Now())
 	s.setPause(p)
 	err := s.saveAs(api.Paused)
 	if err == nil {
@@ -192,7 +192,7 @@ func (m *Manager) pauseNow(ctx context.Context, s *Sandbox, reason string, idle 
 			return api.Sandbox{}, s.mustRun()
 		}
 		_ = m.thaw(s)
-		s.clock.goOn(time.Now())
+		s.execs.Clock.GoOn(time.Now())
 		s.setPause(nil)
 		m.saveEnd(s)
 		return api.Sandbox{}, withCause(ctx, err)
@@ -229,7 +229,7 @@ func (m *Manager) resumeNow(s *Sandbox) (api.Sandbox, error) {
 		return api.Sandbox{}, api.Errorf(api.Internal, "resume sandbox %s: %w", s.id, err).
 			WithHint("try again, or remove it: hutch rm %s", s.id)
 	}
-	s.clock.goOn(time.Now())
+	s.execs.Clock.GoOn(time.Now())
 	s.setPause(nil)
 	if !s.transition(api.Running, "") {
 		return api.Sandbox{}, s.mustRun()

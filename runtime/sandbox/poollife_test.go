@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // pool makes one of plain sandboxes.
@@ -62,7 +63,7 @@ func TestPool(t *testing.T) {
 		}
 		r.filled("p", 2, 0)
 		waits := r.list()[0]
-		_, err := r.m.Start(t.Context(), ExecRequest{Params: params(waits.ID, "true"), Started: func(string, int) {}})
+		_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: params(waits.ID, "true"), Started: func(string, int) {}})
 		r.refused(api.FailedPrecondition, err)
 		_, err = r.m.Release(t.Context(), waits.ID)
 		r.refused(api.FailedPrecondition, err)

@@ -148,7 +148,7 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
 	}
 	if f.claimed == nil {
-		if err := f.m.spareGroup(f.s); err != nil {
+		if err := f.m.Execs.MakeSpare(execBox{f.m, f.s}); err != nil {
 			return err
 		}
 	}

@@ -44,9 +44,9 @@ func (m *Manager) processes(s *Sandbox) []int {
 // removal.
 func (s *Sandbox) startedAny() bool {
 	s.mu.Lock()
-	started := len(s.execs) > 0 || s.calls > 0 || s.record.Start != ""
+	started := s.calls > 0 || s.record.Start != ""
 	s.mu.Unlock()
-	return started || s.files.Count() > 0
+	return started || s.execs.Len() > 0 || s.files.Count() > 0
 }
 
 // processesOf lists the host pids in the pid namespace of pid1, pid1 first.

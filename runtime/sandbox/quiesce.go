@@ -44,7 +44,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 		return m.whileHeld(patient, s, func() error { return use(nil) })
 	}
 	// On record before anything stands still: the next hutchd then has it paused, and whoever uses it resumes it.
-	s.clock.stop(time.Now())
+	s.execs.Clock.Stop(time.Now())
 	s.setPause(&api.Pause{Since: time.Now().UTC().Truncate(time.Millisecond), By: s.pauseMeans()})
 	err = s.saveAs(api.Paused)
 	if err == nil {
@@ -57,7 +57,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 		err = use(mappedBy(below))
 	}
 	terr := m.thaw(s)
-	s.clock.goOn(time.Now())
+	s.execs.Clock.GoOn(time.Now())
 	s.setPause(nil)
 	m.saveEnd(s)
 	if err == nil && terr != nil && s.state() == api.Running {

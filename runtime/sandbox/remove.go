@@ -119,7 +119,7 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	if !later {
 		err = errors.Join(err, s.destroy())
 	}
-	m.forgetExecs(s)
+	m.Execs.Forget(s.execs)
 	s.mu.Lock()
 	m.stateChanged(s, api.StateRemoved, "")
 	s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
@@ -139,10 +140,10 @@ func (r *rig) leftovers() map[string]int {
 	m := r.m
 	m.mu.Lock()
 	left := map[string]int{
-		"ids": len(m.byID), "names": len(m.byName), "execs": len(m.execs), "taken ids": len(m.taken),
-		"starting": len(m.starting), "shells": len(m.shells), "creating": len(m.creating), "gone": len(m.gone),
-		"scopes": len(m.scopes), "running": m.running, "answered": len(m.answered),
+		"ids": len(m.byID), "names": len(m.byName), "creating": len(m.creating), "gone": len(m.gone),
+		"scopes": len(m.scopes), "shells": m.Shells.Left(),
 	}
+	maps.Copy(left, m.Execs.Left())
 	if m.closed { // those on the shelf are listed to the end
 		for _, s := range m.byID {
 			if s.stopped {
@@ -240,7 +241,7 @@ func captured(id string, argv ...string) api.ExecParams {
 // run runs a command to its end.
 func (r *rig) run(p api.ExecParams) api.ExecResult {
 	r.t.Helper()
-	res, err := r.m.Run(r.t.Context(), ExecRequest{Params: p, Started: func(string, int) {}})
+	res, err := r.m.Execs.Run(r.t.Context(), exec.Request{Params: p, Started: func(string, int) {}})
 	if err != nil {
 		r.t.Fatalf("run %q: %v", p.Argv, err)
 	}
@@ -250,7 +251,7 @@ func (r *rig) run(p api.ExecParams) api.ExecResult {
 // start starts one.
 func (r *rig) start(p api.ExecParams) string {
 	r.t.Helper()
-	res, err := r.m.Start(r.t.Context(), ExecRequest{Params: p, Started: func(string, int) {}})
+	res, err := r.m.Execs.Start(r.t.Context(), exec.Request{Params: p, Started: func(string, int) {}})
 	if err != nil {
 		r.t.Fatalf("start %q: %v", p.Argv, err)
 	}
@@ -258,9 +259,9 @@ func (r *rig) start(p api.ExecParams) string {
 }
 
 // wait waits for the end of one.
-func (r *rig) wait(exec string) api.ExecResult {
+func (r *rig) wait(id string) api.ExecResult {
 	r.t.Helper()
-	res, err := r.m.Wait(r.t.Context(), api.WaitParams{Exec: exec})
+	res, err := r.m.Execs.Wait(r.t.Context(), api.WaitParams{Exec: id})
 	if err != nil {
 		r.t.Fatalf("wait: %v", err)
 	}
@@ -406,6 +407,6 @@ func (r *rig) ports(sandbox string) ([]api.Port, error) {
 }
 
 func (r *rig) execs(sandbox string) ([]api.Exec, error) {
-	l, err := r.m.Execs(r.t.Context(), api.SandboxParams{Sandbox: sandbox})
+	l, err := r.m.Execs.List(r.t.Context(), api.SandboxParams{Sandbox: sandbox})
 	return l.Execs, err
 }

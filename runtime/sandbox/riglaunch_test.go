@@ -36,8 +36,6 @@ type fakeLauncher struct {
 type heldExec struct {
 	guest  uint64
 	exec   launchapi.Exec
-	meta   execMeta
-	end    *execEnd
 	files  []*os.File
 	spools []*spooled
 }
@@ -193,10 +191,11 @@ func (l *fakeLauncher) Hold(id string, e launchapi.Exec, files ...*os.File) (awa
 	}
 	key := filepath.Join(id, e.ID)
 	h := &heldExec{exec: e}
-	if err := json.Unmarshal(e.Meta, &h.meta); err != nil {
+	var meta struct{ Guest uint64 }
+	if err := json.Unmarshal(e.Meta, &meta); err != nil {
 		return nil, err
 	}
-	h.guest = h.meta.Guest
+	h.guest = meta.Guest
 	var streams []launchapi.Stream
 	for i, f := range files {
 		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
@@ -341,17 +340,7 @@ func (l *fakeLauncher) Flush(_ context.Context, id, exec string) ([]launchapi.Sp
 
 func (l *fakeLauncher) Note(string, string, json.RawMessage) error { return l.at("Note") }
 
-func (l *fakeLauncher) End(id, exec string, end json.RawMessage) error {
-	if err := l.at("End"); err != nil {
-		return err
-	}
-	h := l.of(id, exec)
-	if h == nil {
-		return nil
-	}
-	h.end = &execEnd{}
-	return json.Unmarshal(end, h.end)
-}
+func (l *fakeLauncher) End(string, string, json.RawMessage) error { return l.at("End") }
 
 func (l *fakeLauncher) Drop(id, exec string) error {
 	if err := l.at("Drop"); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // RunRequest is sandbox.run as it arrived.
@@ -48,11 +49,11 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 	if err != nil {
 		return api.RunResult{}, err
 	}
-	exec := p.Exec
-	exec.Sandbox = sb.ID
-	var r *running
-	if exec.Command == "" {
-		exec.Argv, err = commandOf(sb, p.Entrypoint, exec.Argv)
+	params := p.Exec
+	params.Sandbox = sb.ID
+	var r *exec.Exec
+	if params.Command == "" {
+		params.Argv, err = commandOf(sb, p.Entrypoint, params.Argv)
 	}
 	if err == nil && told.Load() {
 		// What the command writes to a terminal must not meet what is shown of a download there.
@@ -64,8 +65,8 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 	}
 	var res api.ExecResult
 	if err == nil {
-		r, res, err = m.run(ctx, ExecRequest{
-			Params: exec, FDs: req.FDs, Sent: req.Sent,
+		r, res, err = m.Execs.RunExec(ctx, exec.Request{
+			Params: params, FDs: req.FDs, Sent: req.Sent,
 			Started: func(exec string, pid int) {
 				req.Started(sb, exec, pid)
 				started()
@@ -116,16 +117,16 @@ func commandOf(sb *api.Sandbox, entrypoint *string, args []string) ([]string, er
 
 // leftNothing reports whether r, the only command that s has had, has left no process, and nothing of the host's, nor
 // anybody, hangs on the moment in which the rest of s, that is PID 1, ends.
-func (m *Manager) leftNothing(s *Sandbox, r *running) bool {
+func (m *Manager) leftNothing(s *Sandbox, r *exec.Exec) bool {
 	if hasWritable(&s.spec) {
 		return false
 	}
 	s.mu.Lock()
-	alone := len(s.execs) == 0 && len(s.ended) <= 1 && !r.company && s.calls == 0 && len(s.exposed) == 0 &&
+	alone := s.calls == 0 && len(s.exposed) == 0 &&
 		s.record.Start == ""
 	state, pid := s.record.State, s.record.PID
 	s.mu.Unlock()
-	return alone && state == api.Running && !m.hasOrphans(pid)
+	return alone && s.execs.OnlyEver(r) && state == api.Running && !m.hasOrphans(pid)
 }
 
 // hasWritable reports whether a command can write to a folder that outlives its sandbox.

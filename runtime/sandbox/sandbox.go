@@ -9,6 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/ports"
@@ -32,11 +33,12 @@ type Sandbox struct {
 	user    uint32 // who created it, as the monitor saw; quotas are the user's
 	// templated is what its template says beside the spec; nil of most.
 	templated *templated
-	unready   bool   // it is being built, or what its template starts is not ready; mu guards it
-	pool      *pool  // it waits in, or was acquired from; nil for most
-	poolAge   int    // pool.age when it was begun
-	taken     bool   // acquired; Manager.mu guards it
-	conn      uint64 // the creating connection, when Spec.Owner ties the sandbox to it
+	unready   bool     // it is being built, or what its template starts is not ready; mu guards it
+	pool      *pool    // it waits in, or was acquired from; nil for most
+	poolAge   int      // pool.age when it was begun
+	taken     bool     // acquired; Manager.mu guards it
+	cpus      seenCPUs // Manager.mu guards it
+	conn      uint64   // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
 	pidfd *os.File
@@ -52,15 +54,13 @@ type Sandbox struct {
 
 	files     files.Workers
 	admission admission
-	clock     *clock         // of its commands
+	execs     *exec.Set      // its commands
 	disk      *disk          // nil without a limit
 	meter     chan struct{}  // wakes watchMemory
 	guards    []*folderGuard // of folders of the host's that it may write
 	foreign   foreigners     // what of others is in these and in overlays
 	net       Network        // nil in mode none
 	plain     Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
-	looking   sync.Mutex     // guards looked, and begun of each exec
-	looked    look           // when an exec ended last
 	// applied is what of the workspace was brought into the user's folder; admission guards it. It is forgotten with
 	// hutchd: conflicts, then.
 	applied changes.Applied
@@ -99,27 +99,19 @@ type Sandbox struct {
 	// that its creator may come back; Manager.mu guards it, and conn then.
 	orphaned bool
 
-	mu       sync.Mutex // guards what follows; never held over a call that blocks
-	record   api.Sandbox
-	execs    map[string]*running       // that run
-	starting map[*running]bool         // that may run already, and are in execs soon
-	early    []guestapi.Refused        // perhaps of one of those
-	hits     map[api.Verdict]time.Time // when a limit was told about last
-	cpus     seenCPUs                  // guarded by Manager.mu
-	ended    []*running                // that can still be read, oldest first
-	idle     *time.Timer
-	ttl      *time.Timer // fires at record.Expires
-	claim    *time.Timer // fires when nobody has claimed it
-	spare    []group     // cgroups that execs have left empty
-	exposed  []api.Port  // as record.json has them
+	mu      sync.Mutex // guards what follows; never held over a call that blocks
+	record  api.Sandbox
+	idle    *time.Timer
+	ttl     *time.Timer // fires at record.Expires
+	claim   *time.Timer // fires when nobody has claimed it
+	exposed []api.Port  // as record.json has them
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
 
 	// endReclaim ends what takes memory back while it is paused; nil when nothing does.
 	endReclaim func()
 
-	shells int // of execs, those that are open shells, which may be idle
-	calls  int // fs.* and shell.run calls under way
+	calls int // under way: of fs.* and shell.run, and commands, but for those that may be idle
 }
 
 // transitions lists where a sandbox may go from each state.
@@ -198,4 +190,11 @@ func (s *Sandbox) state() api.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.record.State
+}
+
+// now is the record with what its background command is doing.
+func (s *Sandbox) now() api.Sandbox {
+	rec := s.Record()
+	rec.Background = s.execs.Background()
+	return rec
 }

@@ -128,10 +128,10 @@ func (m *Manager) cpusOf(s *Sandbox) []int {
 	return cpus
 }
 
-// affinity is the mask of an exec's CPUs (guestapi.Request), nil where it has all that hutchd has.
-func (m *Manager) affinity(r *running) []byte {
-	cpus := m.cpusOf(r.s)
-	if own := int(math.Ceil(r.bounds.group.CPUs)); own > 0 && own < len(cpus) {
+// affinity is the mask of the CPUs of an exec that may use so many (guestapi.Request), nil where it has all that hutchd has.
+func (m *Manager) affinity(s *Sandbox, most float64) []byte {
+	cpus := m.cpusOf(s)
+	if own := int(math.Ceil(most)); own > 0 && own < len(cpus) {
 		cpus = cpus[:own]
 	}
 	if len(cpus) == 0 || len(cpus) == len(m.cfg.Host.Allowed) {

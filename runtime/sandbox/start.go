@@ -18,6 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/internal/treecopy"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // origin is what a creation goes on from.
@@ -305,7 +306,7 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 		m.cfg.Logger.Warn("let go of what kept a stopped sandbox", "sandbox", s.id, "err", err)
 	}
 	old.stopTTL()
-	m.forgetExecs(old)
+	m.Execs.Forget(old.execs)
 	s.mu.Lock()
 	s.record.PhasesMS = f.phases
 	record := s.record
@@ -345,9 +346,9 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	s := &Sandbox{
 		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
 		conn:  req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: old.turn.shared(), clock: newClock(clockState{}),
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: old.turn.shared(), execs: exec.NewSet(exec.ClockState{}),
 		record: record, templated: old.templated,
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+		exited: make(chan struct{}), meter: make(chan struct{}, 1),
 	}
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }

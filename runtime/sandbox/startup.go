@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/servers"
 )
 
@@ -28,7 +29,7 @@ const maxFailedOutput = 4 << 10
 func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 	t := s.templated
 	start := time.Now()
-	var started *running
+	var started *exec.Exec
 	if t.Start != nil {
 		r, err := m.startCommand(ctx, s, t.Start)
 		if err != nil {
@@ -62,21 +63,21 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 	return s.save()
 }
 
-func (m *Manager) startCommand(ctx context.Context, s *Sandbox, c *api.TemplateStart) (*running, error) {
+func (m *Manager) startCommand(ctx context.Context, s *Sandbox, c *api.TemplateStart) (*exec.Exec, error) {
 	p := api.ExecParams{Sandbox: s.id, Argv: c.Argv, Command: c.Command, Env: c.Env, Cwd: c.Cwd, User: c.User,
 		Background: true}
-	res, err := m.Start(ctx, ExecRequest{Params: p, Started: func(string, int) {}})
+	res, err := m.Execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}})
 	if err != nil {
 		return nil, fmt.Errorf("start the command of template %s: %w", s.templated.Name, err)
 	}
 	s.mu.Lock()
 	s.record.Start = res.Exec
 	s.mu.Unlock()
-	return m.findExec(res.Exec)
+	return m.Execs.Find(res.Exec)
 }
 
 // awaitReady waits for what ready names. A command that was started and fails meanwhile ends that.
-func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.TemplateReady, started *running) error {
+func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.TemplateReady, started *exec.Exec) error {
 	if ready == nil {
 		return nil
 	}
@@ -92,8 +93,8 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 	if started != nil {
 		go func() {
 			select {
-			case <-started.done:
-				if code, _ := started.howEnded(); code != 0 {
+			case <-started.Done():
+				if code := started.Outcome().ExitCode; code != 0 {
 					close(ended)
 					stopTrying(errStartFailed) // or it would be heard of behind the end of a try
 				}
@@ -119,7 +120,7 @@ type wait struct {
 	m       *Manager
 	s       *Sandbox
 	ready   *api.TemplateReady
-	started *running
+	started *exec.Exec
 	ended   <-chan struct{}
 }
 
@@ -155,7 +156,7 @@ func (w *wait) forCommand(ctx, waiting, trying context.Context) error {
 		if until, ok := waiting.Deadline(); ok {
 			most = min(most, max(0.001, time.Until(until).Seconds()))
 		}
-		res, err := w.m.Run(trying, ExecRequest{Params: api.ExecParams{
+		res, err := w.m.Execs.Run(trying, exec.Request{Params: api.ExecParams{
 			Sandbox: w.s.id, Argv: w.ready.Argv, Command: w.ready.Command, TimeoutS: &most,
 			OutputBytes: maxFailedOutput,
 		}, Started: func(string, int) {}})
@@ -207,7 +208,7 @@ func commandText(argv []string, command string) string {
 func (w *wait) notReady(why string, f api.FailedStep) error {
 	f.What = "ready"
 	if w.started != nil {
-		f.Output = strings.TrimSpace(f.Output + "\n" + w.started.tail())
+		f.Output = strings.TrimSpace(f.Output + "\n" + w.started.Tail(maxFailedOutput))
 	}
 	s := w.ready.TimeoutS
 	if s == 0 {
@@ -220,11 +221,11 @@ func (w *wait) notReady(why string, f api.FailedStep) error {
 
 // startFailed is the error of a command that has ended before it was ready.
 func (w *wait) startFailed() error {
-	code, verdict := w.started.howEnded()
-	f := api.FailedStep{What: "start", Text: commandText(w.started.params.Argv, w.started.params.Command),
-		ExitCode: code, Verdict: verdict, Output: w.started.tail()}
+	end, p := w.started.Outcome(), w.started.Params()
+	f := api.FailedStep{What: "start", Text: commandText(p.Argv, p.Command),
+		ExitCode: end.ExitCode, Verdict: end.Verdict, Output: w.started.Tail(maxFailedOutput)}
 	return api.Errorf(api.FailedPrecondition, "the command of template %s, %q, ended with %d before it was ready%s",
-		w.s.templated.Name, f.Text, code, quoted(f.Output)).
+		w.s.templated.Name, f.Text, end.ExitCode, quoted(f.Output)).
 		WithFailed(f).WithHint("try it in a sandbox: hutch run --template %s runs another command only when the template has no start", w.s.templated.Name)
 }
 
@@ -240,23 +241,4 @@ func quoted(output string) string {
 		return ""
 	}
 	return ":\n" + output
-}
-
-// howEnded is of an exec that has ended.
-func (r *running) howEnded() (code int, verdict api.Verdict) {
-	o := r.outcome()
-	return o.ExitCode, o.Verdict
-}
-
-// tail is the end of what an exec has written so far.
-func (r *running) tail() string {
-	var all strings.Builder
-	for _, st := range r.io.streams {
-		total, _ := st.known()
-		data, _, err := st.read(max(0, total-maxFailedOutput), maxFailedOutput)
-		if err == nil {
-			all.WriteString(strings.ToValidUTF8(string(data), "?"))
-		}
-	}
-	return strings.TrimSpace(all.String())
 }

@@ -57,8 +57,8 @@ func (m *Manager) Stats(ref string) (api.Stats, error) {
 	s.mu.Lock()
 	st.Name = s.record.Name
 	limits := s.record.Limits
-	st.Execs = len(s.execs)
 	s.mu.Unlock()
+	st.Execs = s.execs.Len()
 	if st.CPU != nil {
 		st.CPU.Limit = limits.CPUs
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 )
 
@@ -107,24 +108,12 @@ const endedNote = "files are kept, processes are not: commands, shells and the c
 
 // endedWith is what ends with the processes of the sandbox.
 func (s *Sandbox) endedWith() api.Ended {
-	e := api.Ended{Execs: []string{}, Shells: []string{}, Contexts: []string{}, Note: endedNote}
+	e := api.Ended{Note: endedNote}
+	e.Execs, e.Shells, e.Contexts = s.execs.Names()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, r := range s.execs {
-		switch {
-		case r.kept != "":
-			e.Contexts = append(e.Contexts, r.kept)
-		case r.shell != "":
-			e.Shells = append(e.Shells, r.shell)
-		default:
-			e.Execs = append(e.Execs, id)
-		}
-	}
 	for _, p := range s.exposed {
 		e.Ports = append(e.Ports, api.EndedPort{Port: p.Port, Address: p.Address, Token: p.Token != ""})
-	}
-	for _, list := range [][]string{e.Execs, e.Shells, e.Contexts} {
-		slices.Sort(list)
 	}
 	return e
 }
@@ -156,7 +145,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
 	s.ports.AuditEnd(portsBox{m, s, 0})
 	destroyed := errors.Join(m.closePorts(s), s.destroy())
-	m.forgetExecs(s)
+	m.Execs.Forget(s.execs)
 	s.destroy = func() error { // again, should somebody try again
 		return errors.Join(m.takeDown(context.Background(), s.id), m.removeFolder(s))
 	}
@@ -198,8 +187,8 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 			return err
 		}
 	}
-	s.endExecs()
-	if err := s.keepLastOutput(); err != nil {
+	s.execs.End()
+	if err := s.execs.SaveLast(filepath.Join(s.dir, outputDir)); err != nil {
 		m.cfg.Logger.Warn("keep what the last command has written; the rest of the sandbox is kept", "sandbox", s.id,
 			"err", err)
 	}
@@ -315,8 +304,8 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 		templated: from.Template, layers: from.Layers, base: from.Base,
 		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, admission: newAdmission(),
 		turn:   newAdmission(),
-		clock:  newClock(clockState{}),
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), stopped: true,
+		execs:  exec.NewSet(exec.ClockState{}),
+		exited: make(chan struct{}), meter: make(chan struct{}, 1), stopped: true,
 	}
 	close(s.exited)
 	s.root.Release = func() {}

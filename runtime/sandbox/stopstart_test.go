@@ -12,6 +12,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // file is a path in what a sandbox has written, where it is now.
@@ -91,7 +92,7 @@ func TestStopStart(t *testing.T) {
 				t.Errorf("%d count", sandboxes)
 			}
 			r.stop("rich") // again does nothing
-			_, err := r.m.Start(t.Context(), ExecRequest{Params: params(sb.ID, "true"), Started: func(string, int) {}})
+			_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: params(sb.ID, "true"), Started: func(string, int) {}})
 			r.refused(api.FailedPrecondition, err)
 			_, err = r.m.Create(t.Context(), request(named("rich")))
 			r.refused(api.AlreadyExists, err)
@@ -129,8 +130,8 @@ func TestStopEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		results := make(chan api.ExecResult, 2)
-		for _, exec := range []string{obeys, stubborn} {
-			go func() { results <- r.wait(exec) }()
+		for _, id := range []string{obeys, stubborn} {
+			go func() { results <- r.wait(id) }()
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -279,8 +280,8 @@ func TestStopKept(t *testing.T) {
 	sb := r.create(named("kept"))
 	r.write(sb.ID, "tmp/file", "kept")
 	r.run(captured(sb.ID, "write", "said\n"))
-	exec := r.start(captured(sb.ID, "write", "said\n"))
-	r.wait(exec)
+	id := r.start(captured(sb.ID, "write", "said\n"))
+	r.wait(id)
 	r.stop(sb.ID)
 	if err := r.m.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -290,14 +291,14 @@ func TestStopKept(t *testing.T) {
 	if err != nil || got.ID != sb.ID || got.State != api.Stopped {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if res := r.wait(exec); res.Stdout != "said\n" { // until it starts
+	if res := r.wait(id); res.Stdout != "said\n" { // until it starts
 		t.Errorf("%+v", res)
 	}
 	r.startBox(sb.ID)
 	if got := r.read(sb.ID, "tmp/file"); got != "kept" {
 		t.Errorf("%q", got)
 	}
-	if _, err := r.m.Exec(api.ExecRef{Exec: exec}); api.ErrorCode(err) != api.NotFound {
+	if _, err := r.m.Execs.Get(api.ExecRef{Exec: id}); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("%v", err)
 	}
 	r.stop(sb.ID)

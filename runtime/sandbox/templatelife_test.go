@@ -123,7 +123,7 @@ func TestTemplatePool(t *testing.T) {
 			if sb == nil || sb.State != api.Running || sb.Start == "" {
 				t.Fatalf("%+v", sb)
 			}
-			if rec, err := r.m.Exec(api.ExecRef{Exec: sb.Start}); err != nil || rec.State != api.ExecRunning {
+			if rec, err := r.m.Execs.Get(api.ExecRef{Exec: sb.Start}); err != nil || rec.State != api.ExecRunning {
 				t.Errorf("%+v, %v", rec, err)
 			}
 			p.Size = 0

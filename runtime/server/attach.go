@@ -8,7 +8,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/b64"
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // pieceSize is the most output in one notification, in bytes: large enough that
@@ -98,7 +98,7 @@ func (f *follower) next(line []byte) (_ []byte, last bool) {
 // appendOutput appends an exec.output notification: api.Output as encoding/json
 // would encode it, in one pass over data that is large. data comes last, so that a
 // reader can take it from the end of the line (client.splitOutput).
-func (f *follower) appendOutput(line []byte, p *sandbox.Piece) []byte {
+func (f *follower) appendOutput(line []byte, p *exec.Piece) []byte {
 	line = append(line, `{"jsonrpc":"2.0","method":"exec.output","params":{"attachment":"`...)
 	line = append(line, f.sub.id...)
 	line = append(line, `","exec":`...)

@@ -15,14 +15,14 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // fakeOutput gives its pieces, cut to what the reader has room for, and then
 // blocks.
 type fakeOutput struct {
 	mu     sync.Mutex
-	pieces []sandbox.Piece
+	pieces []exec.Piece
 	read   int64 // bytes that were asked for
 	from   api.Offsets
 }
@@ -44,16 +44,16 @@ func (f *fakeOutput) Await(ctx context.Context, credit bool, more <-chan struct{
 	}
 }
 
-func (f *fakeOutput) Next(buf []byte) (sandbox.Piece, bool) {
+func (f *fakeOutput) Next(buf []byte) (exec.Piece, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.pieces) == 0 {
-		return sandbox.Piece{}, false
+		return exec.Piece{}, false
 	}
 	p := f.pieces[0]
 	n := copy(buf, p.Data)
 	if n == 0 && len(p.Data) > 0 {
-		return sandbox.Piece{}, false
+		return exec.Piece{}, false
 	}
 	f.read += int64(n)
 	f.pieces[0].Data = p.Data[n:]
@@ -66,13 +66,13 @@ func (f *fakeOutput) Next(buf []byte) (sandbox.Piece, bool) {
 }
 
 // attached serves an exec with these pieces.
-func attached(t testing.TB, pieces ...sandbox.Piece) (*Server, *fakeOutput) {
+func attached(t testing.TB, pieces ...exec.Piece) (*Server, *fakeOutput) {
 	out := &fakeOutput{pieces: pieces}
 	return newServer(t, &engines{attach: func(api.AttachParams) (Output, error) { return out, nil }}), out
 }
 
-func exited(code int) sandbox.Piece {
-	return sandbox.Piece{Exited: &api.ExecResult{Exec: "ex_1", ExitCode: code}, Ends: api.Offsets{Stdout: 9}}
+func exited(code int) exec.Piece {
+	return exec.Piece{Exited: &api.ExecResult{Exec: "ex_1", ExitCode: code}, Ends: api.Offsets{Stdout: 9}}
 }
 
 // output receives an exec.output.
@@ -89,8 +89,8 @@ func (p *peer) output() api.Output {
 // TestAttach: the reply comes first, then the output, then the end.
 func TestAttach(t *testing.T) {
 	s, _ := attached(t,
-		sandbox.Piece{Stream: api.Stdout, Data: []byte("a \"quoted\"\n\x01 é line"), Text: true},
-		sandbox.Piece{Stream: api.Stderr, Offset: 7, Dropped: 3, Data: []byte{0xff}},
+		exec.Piece{Stream: api.Stdout, Data: []byte("a \"quoted\"\n\x01 é line"), Text: true},
+		exec.Piece{Stream: api.Stderr, Offset: 7, Dropped: 3, Data: []byte{0xff}},
 		exited(3))
 	p := serve(t, s)
 	p.send(request(1, "exec.attach", `{"exec":"ex_1","from":{"stdout":0,"stderr":4}}`))
@@ -123,7 +123,7 @@ func TestAttach(t *testing.T) {
 // TestCredit: an attachment sends as many bytes as it has credit for, and its
 // neighbours do not mind.
 func TestCredit(t *testing.T) {
-	s, out := attached(t, sandbox.Piece{Stream: api.Stdout, Data: make([]byte, 1000)}, exited(0))
+	s, out := attached(t, exec.Piece{Stream: api.Stdout, Data: make([]byte, 1000)}, exited(0))
 	p := serve(t, s)
 	p.send(request(1, "exec.attach", `{"exec":"ex_1","credit_bytes":10}`))
 	p.recvOK("1")
@@ -154,7 +154,7 @@ func TestCredit(t *testing.T) {
 // apart by their ids.
 func TestAttachTwice(t *testing.T) {
 	s := newServer(t, &engines{attach: func(api.AttachParams) (Output, error) {
-		return &fakeOutput{pieces: []sandbox.Piece{{Stream: api.Stdout, Data: []byte("abc")}}}, nil
+		return &fakeOutput{pieces: []exec.Piece{{Stream: api.Stdout, Data: []byte("abc")}}}, nil
 	}})
 	p := serve(t, s)
 	for i := range 2 {
@@ -192,7 +192,7 @@ func TestSubscriptionsBounded(t *testing.T) {
 // TestHalfClosedAttach: a client that has finished writing gets all that follows
 // (`printf ... | socat`), as for calls.
 func TestHalfClosedAttach(t *testing.T) {
-	s, out := attached(t, sandbox.Piece{Stream: api.Stdout, Data: []byte("first")})
+	s, out := attached(t, exec.Piece{Stream: api.Stdout, Data: []byte("first")})
 	p := serve(t, s)
 	p.send(request(1, "exec.attach", `{"exec":"ex_1"}`))
 	if err := p.conn.CloseWrite(); err != nil {
@@ -212,7 +212,7 @@ func TestHalfClosedAttach(t *testing.T) {
 }
 
 func TestHalfClosedAttachEnds(t *testing.T) {
-	s, _ := attached(t, sandbox.Piece{Stream: api.Stdout, Data: bytes.Repeat([]byte("x"), 3<<20)}, exited(0))
+	s, _ := attached(t, exec.Piece{Stream: api.Stdout, Data: bytes.Repeat([]byte("x"), 3<<20)}, exited(0))
 	p := serve(t, s)
 	p.send(request(1, "exec.attach", `{"exec":"ex_1","credit_bytes":4000000}`))
 	if err := p.conn.CloseWrite(); err != nil {
@@ -234,7 +234,7 @@ func TestDeadSubscribers(t *testing.T) {
 	const clients, attachments = 20, 100
 	endless := make([]byte, 64<<20)
 	s := newServer(t, &engines{attach: func(api.AttachParams) (Output, error) {
-		return &fakeOutput{pieces: []sandbox.Piece{{Stream: api.Stdout, Data: endless}}}, nil
+		return &fakeOutput{pieces: []exec.Piece{{Stream: api.Stdout, Data: endless}}}, nil
 	}})
 	heap := func() int64 {
 		runtime.GC()
@@ -292,7 +292,7 @@ func FuzzOutputLine(f *testing.F) {
 		text = text && strings.ToValidUTF8(string(data), "") == string(data)
 		fo := &follower{sub: &subscription{id: "at_1"}, exec: "ex_\"1"}
 		var line []byte
-		piece := &sandbox.Piece{Stream: api.Stdout, Offset: 5, Dropped: 2, Data: data, Text: text}
+		piece := &exec.Piece{Stream: api.Stdout, Offset: 5, Dropped: 2, Data: data, Text: text}
 		cost.Of(t, len(data), func() { line = fo.appendOutput(nil, piece) })
 		if bytes.IndexByte(line, '\n') >= 0 {
 			t.Fatalf("%q is more than one line", line)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // Output is a place in an exec's output. It is used by one goroutine.
@@ -15,7 +15,7 @@ type Output interface {
 	Await(ctx context.Context, credit bool, more <-chan struct{}) error
 	// Next returns what comes next, with at most as many bytes as buf holds, and
 	// does not wait; ok is false when there is nothing.
-	Next(buf []byte) (piece sandbox.Piece, ok bool)
+	Next(buf []byte) (piece exec.Piece, ok bool)
 }
 
 // EventCursor is a place in the log. It is used by one goroutine.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 // maxStepOutput is how much of the output of a step that fails goes into the error.
@@ -148,11 +148,11 @@ func denied(res *api.ExecResult) string {
 
 // exec runs a command in the background and follows it to its end.
 func (s *Set) exec(ctx context.Context, p api.ExecParams, write func([]byte)) (res api.ExecResult, err error) {
-	started, err := s.cfg.Boxes.Start(ctx, sandbox.ExecRequest{Params: p, Started: func(string, int) {}})
+	started, err := s.cfg.Boxes.Execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}})
 	if err != nil {
 		return res, err
 	}
-	a, err := s.cfg.Boxes.Attach(api.AttachParams{Exec: started.Exec})
+	a, err := s.cfg.Boxes.Execs.Attach(api.AttachParams{Exec: started.Exec})
 	if err != nil {
 		return res, err
 	}

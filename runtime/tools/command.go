@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/exec"
 )
 
 func runCommand() (*tool, error) {
@@ -31,7 +31,7 @@ func runCommand() (*tool, error) {
 
 // command runs a new command. It is started and waited for, not run: its output is kept, to be read further.
 func (c *call) command(ctx context.Context, a *api.ToolRunCommand) (answer, error) {
-	boxes := c.set.cfg.Sandboxes
+	execs := c.set.cfg.Sandboxes.Execs
 	p := api.ExecParams{
 		Sandbox: c.sandbox, Command: a.Command, Argv: a.Argv, Env: a.Env, Cwd: a.Cwd, User: c.user, Stdin: a.Stdin,
 		TimeoutS: a.TimeoutS, Background: true,
@@ -43,7 +43,7 @@ func (c *call) command(ctx context.Context, a *api.ToolRunCommand) (answer, erro
 		s := float64(api.ToolCommandTimeoutS)
 		p.TimeoutS = &s
 	}
-	ex, err := boxes.Start(ctx, sandbox.ExecRequest{Params: p, Started: func(string, int) {}})
+	ex, err := execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -53,7 +53,7 @@ func (c *call) command(ctx context.Context, a *api.ToolRunCommand) (answer, erro
 		r.Running = true
 		return answer{text: fmt.Sprintf("[runs in the background as %s: call with exec %q to read its output, to wait for it or to kill it]", ex.Exec, ex.Exec), result: r}, nil
 	}
-	end, err := boxes.Wait(ctx, api.WaitParams{Exec: ex.Exec, OutputBytes: 1})
+	end, err := execs.Wait(ctx, api.WaitParams{Exec: ex.Exec, OutputBytes: 1})
 	if err != nil {
 		if ctx.Err() != nil {
 			c.kill(ctx, ex.Exec)
@@ -71,13 +71,13 @@ const killTimeout = 20 * time.Second
 func (c *call) kill(ctx context.Context, exec string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
-	_, _ = c.set.cfg.Sandboxes.KillExec(ctx, api.ExecRef{Exec: exec}) // one that has ended is what is wanted, too
+	_, _ = c.set.cfg.Sandboxes.Execs.Kill(ctx, api.ExecRef{Exec: exec}) // one that has ended is what is wanted, too
 }
 
 // goOn reads further what a command has written, and waits for it or kills it first.
 func (c *call) goOn(ctx context.Context, a *api.ToolRunCommand) (answer, error) {
-	boxes := c.set.cfg.Sandboxes
-	ex, err := boxes.Exec(api.ExecRef{Exec: a.Exec})
+	execs := c.set.cfg.Sandboxes.Execs
+	ex, err := execs.Get(api.ExecRef{Exec: a.Exec})
 	if err == nil && ex.Sandbox != c.sandbox {
 		err = api.Errorf(api.NotFound, "no exec %s in this sandbox", a.Exec).WithField("exec").
 			WithHint("use exec of a result of this tool in the same sandbox")
@@ -88,9 +88,9 @@ func (c *call) goOn(ctx context.Context, a *api.ToolRunCommand) (answer, error) 
 	r := api.ToolCommand{Exec: a.Exec, Running: true, Denials: []api.Denial{}}
 	var end api.ExecResult
 	if a.Kill && ex.State == api.ExecRunning {
-		end, err = boxes.KillExec(ctx, api.ExecRef{Exec: a.Exec})
+		end, err = execs.Kill(ctx, api.ExecRef{Exec: a.Exec})
 	} else {
-		end, err = boxes.Wait(ctx, api.WaitParams{Exec: a.Exec, WaitS: &a.WaitS, OutputBytes: 1})
+		end, err = execs.Wait(ctx, api.WaitParams{Exec: a.Exec, WaitS: &a.WaitS, OutputBytes: 1})
 	}
 	switch {
 	case err == nil:
@@ -124,7 +124,7 @@ func (c *call) stream(ctx context.Context, name api.Stream, further bool, from, 
 		next = &r.NextStderr
 	}
 	read := func(from, limit int64) ([]byte, api.Chunk, error) {
-		chunk, err := c.set.cfg.Sandboxes.Read(ctx, api.ReadParams{Exec: r.Exec, Stream: name, Offset: from,
+		chunk, err := c.set.cfg.Sandboxes.Execs.Read(ctx, api.ReadParams{Exec: r.Exec, Stream: name, Offset: from,
 			Limit: limit, Encoding: api.Base64})
 		if err != nil {
 			return nil, chunk, err

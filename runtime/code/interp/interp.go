@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	_ "embed" // drivers
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +49,7 @@ type Execs interface {
 	Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
 	Write(ctx context.Context, p api.WriteParams) error
 	Signal(ctx context.Context, p api.SignalParams) error
-	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
+	Kill(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
 }
 
 // Interpreter is one that runs. One goroutine at a time may use it.
@@ -183,7 +183,7 @@ func (k *Interpreter) interrupt(ctx context.Context, execs Execs, out *output, w
 func (k *Interpreter) lost(ctx context.Context, execs Execs, res api.CodeResult, why error) (api.CodeResult, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
-	end, err := execs.KillExec(ctx, api.ExecRef{Exec: k.Exec})
+	end, err := execs.Kill(ctx, api.ExecRef{Exec: k.Exec})
 	if err != nil {
 		return res, errors.Join(why, err)
 	}

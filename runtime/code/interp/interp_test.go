@@ -72,7 +72,7 @@ func (s *spoken) Signal(_ context.Context, p api.SignalParams) error {
 	return nil
 }
 
-func (s *spoken) KillExec(context.Context, api.ExecRef) (api.ExecResult, error) {
+func (s *spoken) Kill(context.Context, api.ExecRef) (api.ExecResult, error) {
 	s.killed = true
 	return api.ExecResult{Verdict: api.VerdictOK}, nil
 }

@@ -1,0 +1,256 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// execHost is the Manager as package exec uses it.
+type execHost struct{ m *Manager }
+
+func (h execHost) Find(ref string) (exec.Sandbox, error) {
+	s, err := h.m.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	return execBox{h.m, s}, nil
+}
+
+func (h execHost) Bounds() api.ExecBounds { return h.m.settings.Load().Exec }
+
+// execBox is a sandbox as package exec uses it.
+type execBox struct {
+	m *Manager
+	s *Sandbox
+}
+
+func (b execBox) ID() string              { return b.s.id }
+func (b execBox) Commands() *exec.Set     { return b.s.execs }
+func (b execBox) Record() api.Sandbox     { return b.s.Record() }
+func (b execBox) CapDrop() []string       { return b.s.spec.CapDrop }
+func (b execBox) Cgroup() (string, bool)  { return b.s.cgroup, b.s.grouped }
+func (b execBox) Init() exec.Init         { return guestInit{b.s.guest} }
+func (b execBox) BeginCall()              { b.s.beginCall() }
+func (b execBox) EndCall()                { b.s.endCall(b.m) }
+func (b execBox) Exited() <-chan struct{} { return b.s.exited }
+func (b execBox) AwaitEnd()               { b.s.awaitEnd() }
+func (b execBox) WhyEnded() api.Verdict   { return b.m.whySandboxEnded() }
+func (b execBox) Distrust(why string)     { b.m.removeLater(b.s, why) }
+
+func (b execBox) Env() (image []string, own map[string]string) {
+	if b.s.root != nil {
+		image = b.s.root.Config.Env
+	}
+	return image, b.s.spec.Env
+}
+
+func (b execBox) Enter(ctx context.Context) (leave func(), err error) { return b.m.enter(ctx, b.s) }
+
+func (b execBox) Here() bool {
+	b.m.mu.Lock()
+	defer b.m.mu.Unlock()
+	return b.m.byID[b.s.id] == b.s
+}
+
+func (b execBox) CheckNetwork(p *api.NetPolicy) error { return b.m.checkNarrow(b.s, p) }
+
+func (b execBox) Narrow(exec, group string, p *api.NetPolicy) error {
+	return b.m.narrow(b.s, exec, group, p)
+}
+
+// Pts opens /dev/pts as PID 1 sees it and makes sure that it is the devpts instance of the sandbox. Terminals are opened
+// through the sandbox's own mount of it: through hutchd's, /proc/self/fd inside would show a host path.
+func (b execBox) Pts() (*os.File, error) {
+	root, err := openPath(fmt.Sprintf("/proc/%d/root", b.s.Record().PID))
+	if err != nil {
+		return nil, fmt.Errorf("open terminal: %w", err)
+	}
+	defer root.Close()
+	fd, err := unix.Openat2(int(root.Fd()), "dev/pts", &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open terminal: /dev/pts inside: %w", err)
+	}
+	dir := os.NewFile(uintptr(fd), "pts")
+	var inside, own unix.Stat_t
+	err = errors.Join(unix.Fstat(fd, &inside), unix.Stat(filepath.Join(b.s.dir, "pts"), &own))
+	if err == nil && inside.Dev != own.Dev {
+		err = errors.New("/dev/pts inside is not the sandbox's own")
+	}
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("open terminal: %w", err)
+	}
+	return dir, nil
+}
+
+// CheckControllers refuses what the exec's cgroup cannot enforce. On hybrid
+// hosts the controllers are v1's, which a process cannot be cloned into.
+func (b execBox) CheckControllers(l *api.Limits) error {
+	if err := b.m.checkControllers(l); err != nil {
+		return err
+	}
+	mode := b.m.cfg.Host.CgroupMode
+	if b.s.grouped && mode == "v2" {
+		return nil
+	}
+	return api.Errorf(api.Unavailable,
+		"limits: cpus, memory_bytes and pids of a single exec need cgroup v2 alone, this host's mode is %q", mode).
+		WithField("limits").
+		WithHint("set them on the sandbox, or boot with systemd.unified_cgroup_hierarchy=1")
+}
+
+func (b execBox) StandIns() (nproc, data uint64) { return b.m.standIns(b.s) }
+func (b execBox) CPUs(most float64) []byte       { return b.m.affinity(b.s, most) }
+func (b execBox) Started()                       { b.s.wakeMeter() }
+
+func (b execBox) FileSize() (bytes uint64, bounded bool) {
+	if b.s.disk == nil {
+		return 0, false
+	}
+	return b.s.disk.fileSize()
+}
+
+// BeginUse notes how it is when an exec begins, and that there is one.
+func (b execBox) BeginUse() (u exec.Use) {
+	d := b.s.disk
+	if d == nil {
+		return u
+	}
+	if d.isOver() { // something may have been removed
+		b.m.gauge(b.s, 0, diskuse.Usage{})
+	} else if !d.hard {
+		_ = d.look() // one that fails, fails at the end, too
+	}
+	u = exec.Use{Over: d.isOver(), Disk: d.use(), Gone: d.goneSoFar()}
+	d.begin()
+	return u
+}
+
+func (b execBox) EndUse(begun exec.Use, took time.Duration, failed bool) (used diskuse.Usage, full bool) {
+	d := b.s.disk
+	if d == nil {
+		return used, false
+	}
+	b.m.gauge(b.s, took, begun.Gone)
+	crossed := !begun.Over && d.isOver()
+	if crossed {
+		d.rest.Store(true)
+		d.begin() // nobody has noticed: see to the rest
+	}
+	if d.hard {
+		return d.use(), failed && d.full()
+	}
+	return d.use(), crossed
+}
+
+func (b execBox) DiskLimit(peak diskuse.Usage) (n api.Denial, h *api.LimitHit) {
+	d := b.s.disk
+	if d == nil {
+		return n, &api.LimitHit{Of: "sandbox", Peak: peak.Bytes}
+	}
+	n = d.denial()
+	limit := d.bound()
+	h = &api.LimitHit{Name: n.Target, Of: "sandbox", Limit: limit.Bytes, Peak: peak.Bytes, Hint: n.HowToAllow}
+	if n.Target == "inodes" {
+		h.Limit, h.Peak = limit.Inodes, peak.Inodes
+	}
+	return n, h
+}
+
+func (b execBox) Unrouted() int64 {
+	if !b.m.countsRoutes(b.s) {
+		return 0
+	}
+	return unrouted(b.s.Record().PID)
+}
+
+func (b execBox) TellLate(since time.Time, unrouted int64) {
+	if b.s.net != nil {
+		b.s.net.Unanswered(since)
+	}
+	if unrouted > 0 {
+		b.m.tellUnrouted(b.s, unrouted)
+	}
+}
+
+func (b execBox) SettleRefused() {
+	if b.s.enforced != nil {
+		b.s.enforced.Settle()
+	}
+}
+
+func (b execBox) TellRefused(r guestapi.Refused) { b.m.callRefused(b.s, r) }
+
+func (b execBox) Hint(code int, argv ...string) string { return b.s.hint(code, argv...) }
+func (b execBox) ShmHint(status int) string            { return b.m.shmHint(b.s, status) }
+
+func (b execBox) ForeignHint(said []byte, seen bool) string { return b.m.foreignHint(b.s, said, seen) }
+
+func (b execBox) Unguarded(exec string) []api.Unguarded { return b.m.lookUnguarded(b.s, exec) }
+
+// guestInit is a PID 1 as package exec uses it.
+type guestInit struct{ *guestapi.Client }
+
+func (c guestInit) Start(ctx context.Context, req guestapi.Request, fds []*os.File) (exec.Process, error) {
+	e, err := c.Client.Start(ctx, req, fds)
+	if err != nil {
+		return nil, err
+	}
+	return guestExec{e}, nil
+}
+
+func (c guestInit) Ended(id uint64, pid int) exec.Process { return guestExec{c.Client.Ended(id, pid)} }
+
+// guestExec is the leader of an exec as package exec uses it.
+type guestExec struct{ *guestapi.Exec }
+
+func (e guestExec) PID() int { return e.Exec.PID }
+
+// recall makes what a stopped sandbox had written readable, where that can be.
+func (m *Manager) recall(s *Sandbox) {
+	if err := m.Execs.Recall(execBox{m, s}, filepath.Join(s.dir, outputDir)); err != nil {
+		m.cfg.Logger.Warn("what a stopped sandbox had written is not to be read", "sandbox", s.id, "err", err)
+	}
+}
+
+// outputDir is where the end of what the last command has written is kept, below the folder of a stopped sandbox.
+const outputDir = "output"
+
+// watchLimits tells of the sandbox's limits that are met, as it happens. What cannot be
+// watched is told at the end of the command that failed by it.
+func (m *Manager) watchLimits(s *Sandbox) (stop func() error) {
+	stopped, err := m.cfg.Cgroups.Watch(s.cgroup, func(limit api.Verdict) { m.Execs.Hit(execBox{m, s}, limit) })
+	if err != nil {
+		m.cfg.Logger.Debug("watch limits", "sandbox", s.id, "err", err)
+	}
+	return func() error { stopped(); return nil }
+}
+
+// Use lets a sandbox that is paused go on, and keeps it from being idle until done is called.
+func (m *Manager) Use(ctx context.Context, ref string) (done func(), err error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := m.enter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.beginCall()
+	leave()
+	return func() { s.endCall(m) }, nil
+}

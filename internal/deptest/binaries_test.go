@@ -36,6 +36,7 @@ var binaries = []binary{
 			"github.com/creachadair/jrpc2":         "the client is our own: it passes fds",
 			"go.yaml.in/yaml":                      "its regular expressions are compiled at each start: hutchd reads for hutch",
 			module + "/runtime/sandbox":            "the manager is hutchd's",
+			module + "/runtime/exec":               "commands of sandboxes are hutchd's",
 			module + "/runtime/server":             "the server is hutchd's",
 			module + "/images":                     "images are hutchd's",
 			"runtime/cgo":                          "only hutch-launch and hutch-scan are cgo",

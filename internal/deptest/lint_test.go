@@ -36,6 +36,9 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"runtime/launch", module + "/images", "loaded on every sandbox start", module + "/cgroups"},
 	{"runtime/launch/launchapi", module + "/seccomp", "messages, not the launcher", module + "/runtime/api"},
 	{"runtime/files", module + "/runtime/sandbox", "does not know it", module + "/runtime/excerpt"},
+	{"runtime/exec", module + "/runtime/sandbox", "does not know runtime/sandbox", module +
+		"/runtime/launch/launchapi"},
+	{"runtime/shell", module + "/runtime/sandbox", "on top of runtime/exec", module + "/runtime/exec"},
 	{"runtime/guest", module + "/runtime/sandbox", "PID 1 of untrusted code", module + "/internal/sys"},
 	{"internal/cleanup", module + "/runtime/sandbox", "internal is below every other folder", module + "/runtime/api"},
 	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},

@@ -60,17 +60,8 @@ func (t *Table) Adopt(ctx context.Context, s Sandbox, h *Held, leader Process) *
 		return r
 	}
 	if err := leader.Resume(ctx); err != nil && s.Init().Err() == nil {
-		if !neverRan(err) { // it may still start, and nobody would watch it
-			s.Distrust("its PID 1 did not say what became of a command")
-		}
-		// Else it never ran, and nobody was told that it did.
 		cancel(nil)
-		t.leaveGroup(r)
-		if c := r.io.Channel(); c != nil {
-			_ = c.Close()
-		}
-		r.io.Abort()
-		t.dropNow(r)
+		t.notAdopted(r, err)
 		return nil
 	}
 	limited, stopTimer := r.limit(own)
@@ -79,13 +70,27 @@ func (t *Table) Adopt(ctx context.Context, s Sandbox, h *Held, leader Process) *
 		r.set.AddKept(1)
 		t.watchKept(r)
 	}
-	t.watch(limited, r)
+	r.watch(limited)
 	t.cfg.Background.Go(func() {
 		defer cancel(nil)
 		defer stopTimer()
 		t.supervise(limited, r)
 	})
 	return r
+}
+
+// notAdopted gives up an exec of which PID 1 says that it never ran, or nothing.
+func (t *Table) notAdopted(r *Exec, err error) {
+	if !neverRan(err) { // it may still start, and nobody would watch it
+		r.s.Distrust("its PID 1 did not say what became of a command")
+	}
+	// Else it never ran, and nobody was told that it did.
+	r.leaveGroup()
+	if c := r.io.Channel(); c != nil {
+		_ = c.Close()
+	}
+	r.io.Abort()
+	t.dropNow(r)
 }
 
 // neverRan reports whether err says that a command was not started.
@@ -105,7 +110,7 @@ func (t *Table) adoptEnded(r *Exec, note json.RawMessage) {
 	r.leader = r.s.Init().Ended(r.guest, end.End.PID)
 	r.cpu, r.memory, r.met, r.cut, r.group = end.CPU, end.Memory, end.Limit, end.Cut, end.Group
 	r.disk, r.denials, r.unguarded = end.Disk, end.Denials, end.Unguarded
-	t.leaveGroup(r) // what it has left behind may still be there
+	r.leaveGroup() // what it has left behind may still be there
 	r.io.Release()
 	t.add(r)
 	t.end(r)

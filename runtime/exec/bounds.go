@@ -159,9 +159,9 @@ func (b *bounds) boundFiles(s Sandbox) {
 }
 
 // watch looks at what an exec uses of CPU time, where that is bounded and its cgroup tells.
-func (t *Table) watch(limited context.Context, r *Exec) {
+func (r *Exec) watch(limited context.Context) {
 	if _, own := r.s.Cgroup(); own && r.bounds.cpu > 0 {
-		t.cfg.Background.Go(func() { t.watchCPU(limited, r) })
+		r.t.cfg.Background.Go(func() { r.watchCPU(limited) })
 	}
 }
 
@@ -171,7 +171,7 @@ const minCPUCheck = 10 * time.Millisecond
 // watchCPU ends an exec whose processes have used up their CPU time together. The
 // kernel has no event for that, so it looks again when they can have done so at
 // the earliest, with every CPU at work.
-func (t *Table) watchCPU(ctx context.Context, r *Exec) {
+func (r *Exec) watchCPU(ctx context.Context) {
 	group := r.groupNow()
 	at, _ := r.s.Cgroup()
 	timer := time.NewTimer(0)
@@ -184,7 +184,7 @@ func (t *Table) watchCPU(ctx context.Context, r *Exec) {
 			return
 		case <-timer.C:
 		}
-		used, _, err := t.cfg.Cgroups.Usage(at, group.Name)
+		used, _, err := r.t.cfg.Cgroups.Usage(at, group.Name)
 		if err != nil {
 			return
 		}

@@ -9,9 +9,10 @@
 //
 // Locks. Table.mu guards which ids there are: started, kept, answered and being started. Set.mu guards what runs in a
 // sandbox and has run there, and of each Exec what is said to be so. Who holds both has taken Table.mu first. Neither
-// is held when something else is called: no method of an interface of this file runs under a lock of this package.
-// Table.dropping is the one exception: it is held while hutch-launch drops the output of what was answered, so that
-// its id is free for who waits for that, and is taken before Table.mu.
+// is held when something else is called, with two exceptions. Init.PIDOf and Process.PID, which look a number up, are
+// asked with Set.mu held: what is refused to a command that is starting is held until it is known to run, and between
+// the question and the holding it may not come to run. Table.dropping, which is taken before Table.mu, is held while
+// hutch-launch drops the output of what was answered, so that its id is free for who waits for that.
 //
 // A sandbox that is removed while a command starts in it: Table.Forget closes the Set, ends what is in it and waits.
 // A command that comes later is in no list and is ended at once; one that came before is among those that Forget ends.

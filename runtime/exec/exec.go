@@ -225,52 +225,50 @@ func (t *Table) startExec(ctx context.Context, req *Request, open bool) (*Exec, 
 	if err != nil {
 		return nil, err
 	}
+	return r, t.bringUp(ctx, r, req)
+}
+
+// bringUp makes a command run of which there is nothing yet, or leaves nothing of it.
+func (t *Table) bringUp(ctx context.Context, r *Exec, req *Request) (err error) {
 	if err = t.enterGroup(r); err != nil {
-		return r, err
+		return err
 	}
-	if p.Network != nil {
-		if err = s.Narrow(r.id, r.group.Name, p.Network); err != nil {
-			t.leaveGroup(r)
-			return r, err
+	if p := r.params.Network; p != nil {
+		if err = r.s.Narrow(r.id, r.group.Name, p); err != nil {
+			r.leaveGroup()
+			return err
 		}
 	}
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
 	if err = t.prepare(r, req); err != nil {
 		cancel(nil)
-		t.leaveGroup(r)
+		r.leaveGroup()
 		if api.ErrorCode(err) != api.AlreadyExists { // that one is another's
 			t.dropNow(r)
 		}
-		return r, err
+		return err
 	}
 	limited, stopTimer := r.limit(own)
 	if err = t.launch(ctx, limited, r); err != nil {
-		err = causeOf(limited, err)
-		t.auditExec(r, err)
-		r.set.launched(r)
-		t.tellEarly(s)
 		stopTimer()
 		cancel(nil)
-		t.leaveGroup(r)
-		r.io.Abort()
-		t.dropNow(r) // before somebody tries again with the same id
-		return r, err
+		return err
 	}
 	r.io.Started()
 	here := t.add(r) // first: who hears of its start may ask for it
-	t.execStarted(r)
+	r.tellStarted()
 	if !here {
 		cancel(ErrGone)
 	}
 	req.Started(r.id, r.PID())
-	t.watch(limited, r)
+	r.watch(limited)
 	r.follow = func() {
 		defer cancel(nil)
 		defer stopTimer()
 		t.supervise(limited, r)
 	}
-	return r, nil
+	return nil
 }
 
 // begin makes an exec with its bounds, of which there is nothing yet.
@@ -310,23 +308,33 @@ func (t *Table) prepare(r *Exec, req *Request) (err error) {
 		return err
 	}
 	r.io = io
-	if err = t.hold(r); err != nil {
+	if err = r.hold(); err != nil {
 		io.Abort()
 	}
 	return err
 }
 
-// launch starts the command, and takes what hutch-launch says meanwhile.
+// launch starts the command, and takes what hutch-launch says meanwhile. When it fails nothing is left of it.
 func (t *Table) launch(ctx, limited context.Context, r *Exec) error {
 	starting, stop := joined(ctx, limited)
-	defer stop()
 	r.beginLook()
 	r.set.launching(r)
-	err := t.launchExec(starting, r)
+	err := r.askStart(starting)
 	if herr := r.io.Held(r.wrote); err == nil && herr != nil {
 		_, _ = t.kill(r) // it runs, and writes to nobody
 		err = herr
 	}
+	stop()
+	if err == nil {
+		return nil
+	}
+	err = causeOf(limited, err)
+	r.auditStart(err)
+	r.set.launched(r)
+	t.tellEarly(r.s)
+	r.leaveGroup()
+	r.io.Abort()
+	t.dropNow(r) // before somebody tries again with the same id
 	return err
 }
 
@@ -348,10 +356,10 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// launchExec asks PID 1 to start the command. A PID 1 that says neither yes nor no
+// askStart asks PID 1 to start the command. A PID 1 that says neither yes nor no
 // has no more time than one that does not report an end: what it runs, if it
 // runs anything, can be ended only with the sandbox.
-func (t *Table) launchExec(limited context.Context, r *Exec) error {
+func (r *Exec) askStart(limited context.Context) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(limited))
 	defer cancel(nil)
 	defer context.AfterFunc(limited, func() {
@@ -362,7 +370,7 @@ func (t *Table) launchExec(limited context.Context, r *Exec) error {
 		}
 	})()
 	var err error
-	r.leader, err = r.s.Init().Start(ctx, t.request(r), r.io.Give())
+	r.leader, err = r.s.Init().Start(ctx, r.request(), r.io.Give())
 	if err != nil && ctx.Err() != nil {
 		r.s.Distrust("its PID 1 did not start a command")
 	}
@@ -393,7 +401,7 @@ func (t *Table) supervise(limited context.Context, r *Exec) {
 // settle collects what the exec has written, puts its end on record and announces it.
 func (t *Table) settle(limited context.Context, r *Exec, end guestapi.Event) {
 	ctx, cancel := r.patience(limited)
-	err := t.collect(ctx, r)
+	err := r.collect(ctx)
 	cancel()
 	if launcherGone(err) && r.verdict == "" {
 		// The other ends of its pipes went with hutch-launch: SIGPIPE is no end of its own.
@@ -409,8 +417,8 @@ func (t *Table) settle(limited context.Context, r *Exec, end guestapi.Event) {
 	t.judge(r)
 	r.denials = append(r.denials, r.TakeRefused()...)
 	r.unguarded = r.s.Unguarded(r.id)
-	t.execExited(r) // before the note: told twice is better than not at all
-	if err := errors.Join(err, t.note(r)); err != nil {
+	r.tellExited() // before the note: told twice is better than not at all
+	if err := errors.Join(err, r.noteEnd()); err != nil {
 		t.cfg.Log.Debug("collect output", "sandbox", r.s.ID(), "exec", r.id, "err", err)
 	}
 	r.io.Release()
@@ -429,7 +437,7 @@ func (r *Exec) said() (said []byte) {
 }
 
 // request is what PID 1 is asked to run.
-func (t *Table) request(r *Exec) guestapi.Request {
+func (r *Exec) request() guestapi.Request {
 	p, rec := &r.params, r.s.Record()
 	req := guestapi.Request{
 		Exec: r.guest,

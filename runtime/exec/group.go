@@ -138,10 +138,10 @@ func (r *Exec) Alone() bool {
 
 // leaveGroup gives up the cgroup of an exec that has ended or never ran. What an
 // exec has left behind still uses it, and is found in it by exec.kill.
-func (t *Table) leaveGroup(r *Exec) {
+func (r *Exec) leaveGroup() {
 	if r.group.Name != "" {
 		at, _ := r.s.Cgroup()
-		t.cfg.Cgroups.Retire(at, r.group.Name)
+		r.t.cfg.Cgroups.Retire(at, r.group.Name)
 	}
 }
 
@@ -155,22 +155,22 @@ func (t *Table) settleGroup(r *Exec, killed bool) {
 	// Asked first: the use of an empty cgroup does not grow any more.
 	at, _ := r.s.Cgroup()
 	reusable := !killed && !r.group.Once && t.cfg.Cgroups.Reusable(at, r.group.Name)
-	cpu, memory, err := t.usageOf(r, r.groupNow())
+	cpu, memory, err := r.usageOf(r.groupNow())
 	if err != nil {
 		reusable = false
 	} else {
 		r.cpu, r.memory = cpu-r.group.Used, max(r.memory, memory)
 	}
 	if !reusable || !r.set.keepSpare(r, cpu) {
-		t.leaveGroup(r)
+		r.leaveGroup()
 	}
 }
 
 // usageOf is what was used in an exec's cgroup, by those that had it before, too. memory is 0 where it is not the
 // exec's alone: the kernel keeps the peak of all.
-func (t *Table) usageOf(r *Exec, g Group) (cpu time.Duration, memory int64, err error) {
+func (r *Exec) usageOf(g Group) (cpu time.Duration, memory int64, err error) {
 	at, _ := r.s.Cgroup()
-	cpu, memory, err = t.cfg.Cgroups.Usage(at, g.Name)
+	cpu, memory, err = r.t.cfg.Cgroups.Usage(at, g.Name)
 	if !g.Once || g.Used > 0 {
 		memory = 0
 	}
@@ -182,7 +182,7 @@ func (t *Table) usageOf(r *Exec, g Group) (cpu time.Duration, memory int64, err 
 func (t *Table) kill(r *Exec) (guestapi.Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), KillTimeout)
 	defer cancel()
-	killed, err := t.killGroup(ctx, r)
+	killed, err := r.killGroup(ctx)
 	if err == nil {
 		// PID 1 finds the tree where there is no cgroup, and frees the leader from a
 		// debugger that holds its body.
@@ -201,13 +201,13 @@ func (t *Table) kill(r *Exec) (guestapi.Event, error) {
 
 // killGroup kills by cgroup: a process can leave its parent, its group and its
 // session, but not its cgroup. It returns nothing where there are none.
-func (t *Table) killGroup(ctx context.Context, r *Exec) ([]int, error) {
+func (r *Exec) killGroup(ctx context.Context) ([]int, error) {
 	g := r.groupNow()
 	if g.Name == "" {
 		return nil, nil
 	}
 	at, _ := r.s.Cgroup()
-	return t.cfg.Cgroups.Kill(ctx, at, g.Name)
+	return r.t.cfg.Cgroups.Kill(ctx, at, g.Name)
 }
 
 // merge joins lists of pids, the leader first.
@@ -232,7 +232,7 @@ func (t *Table) endLeft(r *Exec) ([]int, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), KillTimeout)
 	defer cancel()
-	killed, err := t.killGroup(ctx, r)
+	killed, err := r.killGroup(ctx)
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV): // removed before or meanwhile
 		return nil, nil // it left nothing, or the sandbox has ended
@@ -247,12 +247,12 @@ func (t *Table) endLeft(r *Exec) ([]int, error) {
 
 // refusedOwn says whether forks were refused in the exec's own cgroup, where kernels until
 // 6.11 count them alone. A cgroup in which that happened is not used again.
-func (t *Table) refusedOwn(r *Exec) bool {
+func (r *Exec) refusedOwn() bool {
 	if r.group.Name == "" || r.end.Status == 0 {
 		return false
 	}
 	at, _ := r.s.Cgroup()
-	_, pids := t.cfg.Cgroups.Events(path.Join(at, r.group.Name))
+	_, pids := r.t.cfg.Cgroups.Events(path.Join(at, r.group.Name))
 	return pids > 0
 }
 
@@ -262,7 +262,7 @@ func (t *Table) judge(r *Exec) {
 		r.cpu = time.Duration(u.UserUS+u.SystemUS) * time.Microsecond
 		r.memory = u.MaxRSSKB << 10
 	}
-	refused := t.refusedOwn(r)
+	refused := r.refusedOwn()
 	t.settleGroup(r, r.verdict != "")
 	full := r.settleDisk()
 	if r.verdict != "" {
@@ -280,7 +280,7 @@ func (t *Table) judge(r *Exec) {
 	e.output = r.output.Load()
 	e.alone, e.disk = r.Alone(), full
 	if r.verdict = e.verdict(); r.verdict == api.VerdictOOM || r.verdict == api.VerdictPIDs {
-		r.met = t.limitOf(r)
+		r.met = r.limitMet()
 	}
 	r.explain(&e)
 }

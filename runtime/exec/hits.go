@@ -66,12 +66,12 @@ func (r *Exec) untold(limit api.Verdict) bool {
 	return true
 }
 
-// limitOf explains a verdict that a limit of memory or processes has led to: which one,
+// limitMet explains a verdict that a limit of memory or processes has led to: which one,
 // whose, and how much there was at most.
-func (t *Table) limitOf(r *Exec) *api.LimitHit {
+func (r *Exec) limitMet() *api.LimitHit {
 	own, limits := &r.bounds.group, r.s.Record().Limits
 	at, _ := r.s.Cgroup()
-	st, err := t.cfg.Cgroups.Stats(at)
+	st, err := r.t.cfg.Cgroups.Stats(at)
 	if err != nil { // the sandbox is ending
 		st = api.Stats{}
 	}

@@ -63,7 +63,7 @@ type ending struct {
 }
 
 // hold hands r over to hutch-launch.
-func (t *Table) hold(r *Exec) error {
+func (r *Exec) hold() error {
 	p, kept := &r.params, r.io.Kept()
 	note, err := json.Marshal(meta{
 		Guest: r.guest, Start: r.start, Until: r.until, Paused: r.before,
@@ -79,7 +79,7 @@ func (t *Table) hold(r *Exec) error {
 	}
 	return r.io.Hold(launchapi.Exec{ID: r.id, Meta: note},
 		func(e launchapi.Exec, files ...*os.File) (func() ([]launchapi.Stream, error), error) {
-			return t.cfg.Launcher.Hold(r.s.ID(), e, files...)
+			return r.t.cfg.Launcher.Hold(r.s.ID(), e, files...)
 		})
 }
 
@@ -112,22 +112,22 @@ func (r *Exec) patience(limited context.Context) (context.Context, context.Cance
 
 // collect makes hutch-launch store, or pass on, the rest of r's output. The end of ctx
 // says that the caller, who would have to read that, is gone.
-func (t *Table) collect(ctx context.Context, r *Exec) error {
+func (r *Exec) collect(ctx context.Context) error {
 	if !r.io.Flows() {
 		return nil
 	}
-	spooled, err := t.cfg.Launcher.Flush(ctx, r.s.ID(), r.id)
+	spooled, err := r.t.cfg.Launcher.Flush(ctx, r.s.ID(), r.id)
 	for _, st := range spooled {
 		r.cut = r.cut || st.Lost >= 0
 	}
 	if ctx.Err() != nil {
-		t.dropNow(r) // ends what waits for the caller
+		r.t.dropNow(r) // ends what waits for the caller
 	}
 	return err
 }
 
-// note puts r's end on record; then PID 1 may forget it.
-func (t *Table) note(r *Exec) error {
+// noteEnd puts r's end on record; then PID 1 may forget it.
+func (r *Exec) noteEnd() error {
 	end, err := json.Marshal(ending{
 		End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Limit: r.met, Cut: r.cut,
 		Disk: r.disk, Denials: r.denials, Unguarded: r.unguarded, Group: r.groupNow(),
@@ -135,7 +135,7 @@ func (t *Table) note(r *Exec) error {
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)
 	}
-	if err := t.cfg.Launcher.End(r.s.ID(), r.id, end); err != nil {
+	if err := r.t.cfg.Launcher.End(r.s.ID(), r.id, end); err != nil {
 		return err
 	}
 	r.leader.Ack()

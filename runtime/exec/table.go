@@ -148,7 +148,7 @@ func (t *Table) add(r *Exec) bool {
 		r.s.BeginCall()
 	}
 	if !listed {
-		t.forgotten(r)
+		r.forgetOutput()
 	}
 	t.tellEarly(r.s)
 	r.s.Started()
@@ -170,8 +170,8 @@ func (t *Table) end(r *Exec) {
 	r.s.EndCall()
 }
 
-// forgotten releases what is kept of an exec that nobody finds any more.
-func (t *Table) forgotten(r *Exec) {
+// forgetOutput releases what is kept of an exec that nobody finds any more.
+func (r *Exec) forgetOutput() {
 	close(r.forgotten)
 	r.io.Forget()
 }
@@ -199,7 +199,7 @@ func (t *Table) unlist(r *Exec, instead func()) bool {
 		return false
 	}
 	r.set.drop(r)
-	t.forgotten(r)
+	r.forgetOutput()
 	return true
 }
 
@@ -254,7 +254,7 @@ func (t *Table) Forget(set *Set) {
 	}
 	t.mu.Unlock()
 	for _, r := range known {
-		t.forgotten(r)
+		r.forgetOutput()
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/hutch-sh/hutch/runtime/excerpt"
 )
 
-// execStarted tells that a command runs.
-func (t *Table) execStarted(r *Exec) {
-	t.cfg.Events.Emit(api.EventExecStarted, r.s.ID(), r.id, api.StartedEvent{
+// tellStarted tells that a command runs.
+func (r *Exec) tellStarted() {
+	r.t.cfg.Events.Emit(api.EventExecStarted, r.s.ID(), r.id, api.StartedEvent{
 		Program: program(&r.params), PID: r.PID(), Background: r.params.Background,
 	})
-	t.auditExec(r, nil)
+	r.auditStart(nil)
 }
 
 // program is what runs, without arguments: they may hold secrets.
@@ -31,8 +31,8 @@ func program(p *api.ExecParams) string {
 	return name[:min(len(name), 256)]
 }
 
-// execExited tells how a command ended, and first which limit ended it.
-func (t *Table) execExited(r *Exec) {
+// tellExited tells how a command ended, and first which limit ended it.
+func (r *Exec) tellExited() {
 	o := r.Outcome()
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
@@ -40,21 +40,21 @@ func (t *Table) execExited(r *Exec) {
 		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool { return !d.Watched() && d.Kind != Failed }); i >= 0 {
 			detail = r.denials[i].Why
 		}
-		t.limitHit(r, o.Verdict, detail)
+		r.tellLimit(o.Verdict, detail)
 	case api.VerdictOOM, api.VerdictPIDs: // mostly told when it happened
 		if r.untold(o.Verdict) {
-			t.limitHit(r, o.Verdict, "")
+			r.tellLimit(o.Verdict, "")
 		}
 	}
 	e := api.ExitedEvent{ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS,
 		Peaks: o.Peaks}
-	t.cfg.Events.Emit(api.EventExecExited, r.s.ID(), r.id, e)
-	t.auditExit(r, e)
+	r.t.cfg.Events.Emit(api.EventExecExited, r.s.ID(), r.id, e)
+	r.auditExit(e)
 }
 
-// limitHit tells that a command has met a limit, whether it ended by it or not.
-func (t *Table) limitHit(r *Exec, limit api.Verdict, detail string) {
-	t.emit(api.EventLimitHit, r.s, r.id, api.LimitEvent{Limit: limit, Detail: detail})
+// tellLimit tells that a command has met a limit, whether it ended by it or not.
+func (r *Exec) tellLimit(limit api.Verdict, detail string) {
+	r.t.emit(api.EventLimitHit, r.s, r.id, api.LimitEvent{Limit: limit, Detail: detail})
 }
 
 // Audit notes something of an exec in the log of its sandbox; data holds on to so many bytes.
@@ -68,9 +68,9 @@ func (r *Exec) secrets() []map[string]string {
 	return []map[string]string{own, r.params.Env}
 }
 
-// auditExec notes that a command runs, or with an error that it could not.
-func (t *Table) auditExec(r *Exec, err error) {
-	if !t.cfg.Audit.Wants(api.AuditExec) {
+// auditStart notes that a command runs, or with an error that it could not.
+func (r *Exec) auditStart(err error) {
+	if !r.t.cfg.Audit.Wants(api.AuditExec) {
 		return
 	}
 	p := &r.params
@@ -85,27 +85,27 @@ func (t *Table) auditExec(r *Exec, err error) {
 		c.PID = r.PID()
 	}
 	if stdin, err := excerpt.Decode("stdin", p.Stdin, p.Encoding); err == nil && len(stdin) > 0 {
-		c.Stdin = audit.Whole(stdin, t.cfg.Audit.Full())
+		c.Stdin = audit.Whole(stdin, r.t.cfg.Audit.Full())
 	}
-	t.cfg.Audit.Note(audit.Entry{
+	r.t.cfg.Audit.Note(audit.Entry{
 		Sandbox: r.s.ID(), Exec: r.id, By: r.by, Kind: kind, Data: c,
 		Secrets: r.secrets(), Size: int64(len(p.Stdin) + len(p.Command)),
 	})
 }
 
 // auditExit notes how a command ended and what it wrote, as far as hutch has seen it.
-func (t *Table) auditExit(r *Exec, e api.ExitedEvent) {
-	if !t.cfg.Audit.Wants(api.AuditExecEnd) {
+func (r *Exec) auditExit(e api.ExitedEvent) {
+	if !r.t.cfg.Audit.Wants(api.AuditExecEnd) {
 		return
 	}
 	exit, size := api.AuditExit{ExitedEvent: e}, 0
 	for i, to := range []*any{&exit.Stdout, &exit.Stderr} {
 		if i < len(r.io.Streams) {
-			c := r.io.Streams[i].Audited(t.cfg.Audit.Full())
+			c := r.io.Streams[i].Audited(r.t.cfg.Audit.Full())
 			*to, size = c, size+len(c.Data)
 		}
 	}
-	t.cfg.Audit.Note(audit.Entry{
+	r.t.cfg.Audit.Note(audit.Entry{
 		Sandbox: r.s.ID(), Exec: r.id, Kind: api.AuditExecEnd, Data: exit, Secrets: r.secrets(), Size: int64(size),
 	})
 }

@@ -56,7 +56,7 @@ func (r *Exec) Output(from, to api.Offsets, limit int64) (out, errs *excerpt.Exc
 // Used is what the exec has used so far, where it has a cgroup that tells.
 func (r *Exec) Used() (cpu time.Duration, memory int64) {
 	if g := r.groupNow(); g.Name != "" {
-		cpu, memory, _ = r.t.usageOf(r, g)
+		cpu, memory, _ = r.usageOf(g)
 	}
 	return cpu, memory
 }

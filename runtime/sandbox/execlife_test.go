@@ -343,8 +343,8 @@ func TestRunCanceled(t *testing.T) {
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var id string
-		_, err := r.m.Execs.Run(ctx, exec.Request{Params: params(sb.ID, "stubborn"), Started: func(id string, _ int) {
-			id = id
+		_, err := r.m.Execs.Run(ctx, exec.Request{Params: params(sb.ID, "stubborn"), Started: func(started string, _ int) {
+			id = started
 			cancel(gone)
 		}})
 		if !errors.Is(err, gone) || lastExited(r, sb.ID).Verdict != api.VerdictCanceled {

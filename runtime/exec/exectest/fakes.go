@@ -18,7 +18,8 @@ import (
 
 // Launcher is hutch-launch. What commands write it does not spool: a test writes to Output.
 type Launcher struct {
-	Fails error // what Hold, Note and End fail with
+	Fails   error // what Hold fails with
+	NoNotes error // what Note fails with
 
 	t     testing.TB
 	mu    sync.Mutex // guards what follows
@@ -40,13 +41,20 @@ func (l *Launcher) Output(id string, stream int) *stdiotest.Source {
 	return l.out[id][stream]
 }
 
-// Held is what is held of a command, as the next hutchd gets it, and whether it is.
-func (l *Launcher) Held(id string) (e launchapi.HeldExec, ok bool) {
+// All are commands as the next hutchd gets them, but for what they have written.
+func (l *Launcher) All(ids ...string) (all []launchapi.HeldExec) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.Exec, ok = l.held[id]
-	e.Note, e.End = l.notes[id], l.ends[id]
-	return e, ok
+	for _, id := range ids {
+		e := launchapi.HeldExec{Exec: l.held[id]}
+		e.Note, e.End = l.notes[id], l.ends[id]
+		for range l.out[id] {
+			_, st := stdiotest.New(l.t)
+			e.Streams = append(e.Streams, st)
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 func (l *Launcher) Hold(_ string, e launchapi.Exec, _ ...*os.File) (func() ([]launchapi.Stream, error), error) {
@@ -75,14 +83,14 @@ func (l *Launcher) Note(_, exec string, note json.RawMessage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.notes[exec] = note
-	return l.Fails
+	return l.NoNotes
 }
 
 func (l *Launcher) End(_, exec string, end json.RawMessage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ends[exec] = end
-	return l.Fails
+	return nil
 }
 
 func (l *Launcher) Drop(_, exec string) error {

@@ -37,8 +37,8 @@ func (h *Held) Guest() uint64         { return h.meta.Guest }
 func (h *Held) Ended() bool           { return h.e.End != nil }
 func (h *Held) Note() json.RawMessage { return h.e.Note }
 
-// Adopt takes over an exec in a sandbox; leader is what PID 1 knows of it, and nil where its end is on record. The files
-// that hutch-launch has held are its own from then on. It returns nil when the command never ran.
+// Adopt takes over an exec in a sandbox; leader is what PID 1 knows of it, and not used where its end is on record. It
+// owns the files that hutch-launch has held from then on. It returns nil when the command never ran.
 func (t *Table) Adopt(ctx context.Context, s Sandbox, h *Held, leader Process) *Exec {
 	meta := &h.meta
 	r := &Exec{

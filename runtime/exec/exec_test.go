@@ -93,7 +93,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestOutput: what a command has written is kept to the byte, whoever reads it when, and ends it where that is too much.
+// TestOutput: what a command has written is kept to the byte, whoever reads it when, and ends it where it is too much.
 func TestOutput(t *testing.T) {
 	w := exectest.New(t)
 	req := exectest.Captured("hang")

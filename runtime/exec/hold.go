@@ -142,7 +142,7 @@ func (r *Exec) noteEnd() error {
 	return nil
 }
 
-// Note replaces what the next hutchd is told of an exec beside its own notes: of one that is a shell.
+// Note replaces what the next hutchd learns about an exec that is a shell, beside its own notes.
 func (r *Exec) Note(note json.RawMessage) error { return r.t.cfg.Launcher.Note(r.s.ID(), r.id, note) }
 
 // launcherGone reports whether err says that hutch-launch has ended.

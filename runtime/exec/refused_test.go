@@ -63,8 +63,8 @@ func denied(name string) api.Denial {
 	return api.Denial{Kind: api.KindNet, Target: name, Why: "no", Count: 1}
 }
 
-// TestAttribute: an exec is named only when it was alone, also before PID 1 has told that it runs, or by its cgroup; each
-// that may have been meant has it in its result, once.
+// TestAttribute: an exec is named only when it was alone, also before PID 1 has told that it runs, or by its cgroup.
+// Each that may have been meant has it in its result, once.
 func TestAttribute(t *testing.T) {
 	s := &fakePlace{set: NewSet(ClockState{}), group: true}
 	m := New(Config{Cgroups: numbers{}})

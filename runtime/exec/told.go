@@ -37,7 +37,8 @@ func (r *Exec) tellExited() {
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
 		detail := ""
-		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool { return !d.Watched() && d.Kind != Failed }); i >= 0 {
+		limits := func(d api.Denial) bool { return !d.Watched() && d.Kind != Failed }
+		if i := slices.IndexFunc(r.denials, limits); i >= 0 {
 			detail = r.denials[i].Why
 		}
 		r.tellLimit(o.Verdict, detail)

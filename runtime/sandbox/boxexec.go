@@ -69,8 +69,8 @@ func (b execBox) Narrow(exec, group string, p *api.NetPolicy) error {
 	return b.m.narrow(b.s, exec, group, p)
 }
 
-// Pts opens /dev/pts as PID 1 sees it and makes sure that it is the devpts instance of the sandbox. Terminals are opened
-// through the sandbox's own mount of it: through hutchd's, /proc/self/fd inside would show a host path.
+// Pts opens /dev/pts as PID 1 sees it and makes sure that it is the devpts instance of the sandbox. Terminals are
+// opened through the sandbox's own mount of it: through hutchd's, /proc/self/fd inside would show a host path.
 func (b execBox) Pts() (*os.File, error) {
 	root, err := openPath(fmt.Sprintf("/proc/%d/root", b.s.Record().PID))
 	if err != nil {

@@ -120,7 +120,8 @@ func TestAsked(t *testing.T) {
 	p.Limits = &api.Limits{CPUTimeS: 1.5}
 	r.run(p)
 	req := r.lastAsked(sb.ID)
-	for _, want := range []string{"A=image", "B=sandbox", "C=exec", "PATH=" + exec.DefaultPath, "HOSTNAME=" + sb.Hostname} {
+	for _, want := range []string{"A=image", "B=sandbox", "C=exec", "PATH=" + exec.DefaultPath,
+		"HOSTNAME=" + sb.Hostname} {
 		if !slices.Contains(req.Env, want) {
 			t.Errorf("%q lacks %q", req.Env, want)
 		}

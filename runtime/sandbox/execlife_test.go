@@ -233,7 +233,8 @@ func TestInitDies(t *testing.T) {
 			sb := r.create()
 			other := r.start(params(sb.ID, "hang"))
 			failed := r.events.await(sb.ID, api.Failed)
-			res, err := r.m.Execs.Run(t.Context(), exec.Request{Params: params(sb.ID, argv), Started: func(string, int) {}})
+			res, err := r.m.Execs.Run(t.Context(), exec.Request{Params: params(sb.ID, argv),
+				Started: func(string, int) {}})
 			if err == nil && res.Verdict != api.VerdictSandbox {
 				t.Errorf("%s: %+v", argv, res)
 			}

@@ -22,7 +22,8 @@ func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) 
 	record.ID = "sb_a"
 	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Logger: slog.New(slog.DiscardHandler)})
 	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: spec, record: record, root: &Root{},
-		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{})}
+		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
+		exited: make(chan struct{})}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

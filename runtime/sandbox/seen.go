@@ -128,7 +128,8 @@ func (m *Manager) cpusOf(s *Sandbox) []int {
 	return cpus
 }
 
-// affinity is the mask of the CPUs of an exec that may use so many (guestapi.Request), nil where it has all that hutchd has.
+// affinity is the mask of the CPUs of an exec that may use so many (guestapi.Request), nil where it has all that hutchd
+// has.
 func (m *Manager) affinity(s *Sandbox, most float64) []byte {
 	cpus := m.cpusOf(s)
 	if own := int(math.Ceil(most)); own > 0 && own < len(cpus) {

@@ -346,7 +346,8 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	s := &Sandbox{
 		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
 		conn:  req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: old.turn.shared(), execs: exec.NewSet(exec.ClockState{}),
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: old.turn.shared(),
+		execs:  exec.NewSet(exec.ClockState{}),
 		record: record, templated: old.templated,
 		exited: make(chan struct{}), meter: make(chan struct{}, 1),
 	}

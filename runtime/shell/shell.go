@@ -1,9 +1,9 @@
-// Package shell is stateful shells: commands that run one after the other in one shell of a sandbox, whose state lasts.
+// Package shell is stateful shells: commands run one after the other in one shell of a sandbox, whose state lasts.
 //
 // A shell is an exec whose leader is a worker of hutch-init that keeps it (runtime/guest/shell.go). What its commands
-// write is in the exec's spools, one behind the other; what becomes of them comes over a channel of the worker's, so that
-// no output can be taken for it. hutch-launch holds hutchd's end of the channel, too, and a note about the last command,
-// so that the next hutchd goes on (Adopt).
+// write is in the exec's spools, one behind the other. What becomes of them comes over a channel of the worker's, so
+// that no output can be taken for it. hutch-launch holds hutchd's end of the channel, too, and a note about the last
+// command, so that the next hutchd goes on (Adopt).
 //
 // A shell is listed when it has come up (Open), until it is closed, or its exec is forgotten. A run is its last from
 // next, which there is one of at a time, to the next one.

@@ -7,8 +7,8 @@
 // with Adopt, and that of a command of a stopped sandbox, which was saved, with Recall.
 //
 // IO.reading is held by who reads what a command has written while it may be forgotten, Stream.mu guards how much there
-// is of one stream. Nothing that is not of this package is called with either held, but for the func of a Stream that
-// is told of what was added: it must not wait.
+// is of one stream. Nothing that is not of this package is called with either held, but for the func that counts what
+// is added to a Stream: it must not wait.
 package stdio
 
 import (

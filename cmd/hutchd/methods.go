@@ -139,9 +139,9 @@ func (d *daemon) stateMethods(m *server.Methods) {
 	server.HandleCall(m, api.CallTemplateBuild, by(t.Build))
 	server.Handle(m, api.CallTemplateRemove, t.Remove)
 
-	server.Handle(m, api.CallWorkDiff, g.DiffWorkspace)
-	server.HandleCall(m, api.CallWorkApply, withFDs(g.ApplyWorkspace))
-	server.Handle(m, api.CallWorkDiscard, g.DiscardWorkspace)
+	server.Handle(m, api.CallWorkDiff, g.Workspaces.Diff)
+	server.HandleCall(m, api.CallWorkApply, withFDs(g.Workspaces.Apply))
+	server.Handle(m, api.CallWorkDiscard, g.Workspaces.Discard)
 
 	server.HandleCall(m, api.CallVolumeCreate, func(_ context.Context, c *server.Call,
 		p api.VolumeParams) (api.Volume, error) {

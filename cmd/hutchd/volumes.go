@@ -15,7 +15,7 @@ func (d *daemon) listVolumes(ctx context.Context, by sandbox.Caller, p api.Volum
 	}
 	for i := range list {
 		v := &list[i]
-		v.Sandboxes = d.manager.UsersOf(by.User, v.Name)
+		v.Sandboxes = d.manager.Workspaces.UsersOf(by.User, v.Name)
 		if !p.Usage {
 			continue
 		}

@@ -21,6 +21,12 @@ func OpenBeneath(dirfd int, path string, flags int, mode uint32) (int, error) {
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
 }
 
+// OpenAcross is OpenBeneath for a path that may cross mounts.
+func OpenAcross(dirfd int, path string, flags int) (int, error) {
+	return openat2(dirfd, path, flags, 0,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+}
+
 // OpenInRoot opens path as a process would whose root folder is dirfd:
 // symlinks are followed, absolute ones start at dirfd, and ".." ends there.
 // Links of the kind of /proc/PID/fd are refused with ELOOP. The caller owns

@@ -16,7 +16,9 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guard"
 	"github.com/hutch-sh/hutch/runtime/spec"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // aboutTarget is where a sandbox finds what it may do: policy.json for programs and
@@ -30,7 +32,8 @@ const aboutBytes = 8 << 20
 
 func (f *creation) about(context.Context) error {
 	if f.claimed == nil { // which has it
-		if err := mountPoint(filepath.Join(f.s.dir, aboutFolder), true); err != nil {
+		err := diskError("make a mount point", os.Mkdir(filepath.Join(f.s.dir, aboutFolder), 0o700))
+		if err != nil {
 			return err
 		}
 		if err := f.mountAbout(); err != nil {
@@ -78,8 +81,8 @@ func (f *creation) mountAbout() error {
 // memory that would hide it.
 func (f *creation) bindAbout() {
 	first := 0
-	for _, m := range hostFolders(&f.req.Spec) {
-		if m.Mode == api.ModeTmpfs && within(aboutTarget, filepath.Clean(m.Target)) {
+	for _, m := range workspace.Of(&f.req.Spec) {
+		if _, hides := below(aboutTarget, m.Target); hides && m.Mode == api.ModeTmpfs {
 			first = 1 + slices.IndexFunc(f.binds,
 				func(b spec.Bind) bool { return b.Target == filepath.Clean(m.Target) })
 		}
@@ -146,13 +149,14 @@ func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 			AllowCIDRs: r.Network.AllowCIDRs, BlockCIDRs: r.Network.BlockCIDRs, Ask: r.Network.Ask,
 		},
 	}
+	given := workspace.Of(sp)
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode,
-			Guarded: guardedNames(sp, workspaceTarget)})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: workspace.Target, Mode: w.Mode,
+			Guarded: guard.Names(given, workspace.Target)})
 	}
 	for _, m := range sp.Mounts {
 		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode,
-			Volume: m.Volume != "", Guarded: guardedNames(sp, m.Target)})
+			Volume: m.Volume != "", Guarded: guard.Names(given, m.Target)})
 	}
 	sentences := []string{"You are in a sandbox (hutch), apart from the machine that it runs on."}
 	sentences = append(sentences, aboutFolders(&a)...)

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // saved is what a hutchd writes of a sandbox for the next one, into record.json.
@@ -37,12 +37,12 @@ type saved struct {
 	Project bool `json:"project,omitempty"`
 	// Ports are those that the host reaches.
 	Ports []api.Port `json:"ports,omitempty"`
-	// Layers and Base are Sandbox.layers and base, Folders its folderIDs. Next says that what is in fs/next takes the
-	// place of what is in fs (rollForward).
-	Layers  []string            `json:"layers,omitempty"`
-	Base    diskuse.Usage       `json:"base,omitzero"`
-	Folders map[string]folderID `json:"folders,omitempty"`
-	Next    bool                `json:"next,omitempty"`
+	// Layers and Base are Sandbox.layers and base, Folders the ids of its folders. Next says that what is in fs/next
+	// takes the place of what is in fs (rollForward).
+	Layers  []string                `json:"layers,omitempty"`
+	Base    diskuse.Usage           `json:"base,omitzero"`
+	Folders map[string]workspace.ID `json:"folders,omitempty"`
+	Next    bool                    `json:"next,omitempty"`
 	// Template is Sandbox.templated; Unready says that nobody has it yet.
 	Template *templated `json:"template,omitempty"`
 	Unready  bool       `json:"unready,omitempty"`
@@ -121,7 +121,7 @@ func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) err
 	return replace(filepath.Join(s.dir, recordFile), saved{
 		Record: record, Spec: sp, Root: s.root, Clock: s.execs.Clock.State(), User: s.user, Project: s.disk != nil &&
 			s.disk.project != nil,
-		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
+		Layers: s.layers, Base: s.base, Folders: s.folders.IDs, Next: s.next, Ports: exposed,
 		Template: s.templated, Unready: unready,
 	})
 }
@@ -181,7 +181,7 @@ func (m *Manager) discard(ctx context.Context, id string) {
 func (m *Manager) takeDown(ctx context.Context, id string) error {
 	dir := filepath.Join(m.cfg.Dir, id)
 	err := m.cfg.Launcher.Destroy(ctx, id)
-	return errors.Join(err, m.unmountAbout(dir), m.unmountBelow(dir, maxMounts), m.unmountOwn(dir))
+	return errors.Join(err, m.unmountAbout(dir), m.Workspaces.Unmount(dir, maxMounts), m.unmountOwn(dir))
 }
 
 // maxMounts is more than a spec may have.
@@ -199,21 +199,6 @@ func (m *Manager) sweepFolders(ctx context.Context, known map[string]bool) error
 		}
 	}
 	return nil
-}
-
-// unmountBelow unmounts what creation.mounts has mounted.
-func (m *Manager) unmountBelow(dir string, n int) error {
-	var errs []error
-	for i := n - 1; i >= 0; i-- {
-		at := filepath.Join(dir, "mnt", strconv.Itoa(i))
-		for _, path := range []string{at + mergedSuffix, at} {
-			err := m.unmount(path)
-			if !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // unmountOwn unmounts the file system of a sandbox's own, where it has one.
@@ -269,7 +254,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 			from.Spec.Scope.Kind == api.ScopeSession,
 	}
 	m.placeCgroup(s)
-	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), m.volumes(s)...); from.Project {
+	volumes := m.Workspaces.VolumeFolders(s.user, &s.spec)
+	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), volumes...); from.Project {
 		m.byProject(s)
 	}
 	if s.disk != nil {
@@ -284,7 +270,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.record.State == api.Running || s.record.State == api.Paused || s.record.State == api.Waiting {
 		s.record.PID = h.PID
 	}
-	if s.guards, err = guardsOf(&s.spec, filepath.Join(dir, "mnt")); err != nil {
+	if err := s.folders.Adopt(&s.spec, dir); err != nil {
 		return err
 	}
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }

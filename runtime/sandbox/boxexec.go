@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // execHost is the Manager as package exec uses it.
@@ -72,7 +73,7 @@ func (b execBox) Narrow(exec, group string, p *api.NetPolicy) error {
 // Pts opens /dev/pts as PID 1 sees it and makes sure that it is the devpts instance of the sandbox. Terminals are
 // opened through the sandbox's own mount of it: through hutchd's, /proc/self/fd inside would show a host path.
 func (b execBox) Pts() (*os.File, error) {
-	root, err := openPath(fmt.Sprintf("/proc/%d/root", b.s.Record().PID))
+	root, err := workspace.OpenPath(fmt.Sprintf("/proc/%d/root", b.s.Record().PID))
 	if err != nil {
 		return nil, fmt.Errorf("open terminal: %w", err)
 	}

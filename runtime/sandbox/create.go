@@ -197,7 +197,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	if err := m.cfg.Host.checkIDs(req.Spec.IDs); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.cfg.Host.settleGuardNew(&req.Spec); err != nil {
+	if err := m.cfg.Host.guards().Settle(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
 	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {

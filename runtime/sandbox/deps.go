@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/audit"
@@ -31,6 +32,17 @@ type Root struct {
 	// Release says that the sandbox no longer uses the layers. It is called once,
 	// from any goroutine.
 	Release func() `json:"-"`
+}
+
+// lowers are the folders of the image's layers, top-most first.
+func (r *Root) lowers() (list []string) {
+	for _, lower := range r.Lower {
+		if !filepath.IsAbs(lower) {
+			lower = filepath.Join(r.Dir, lower)
+		}
+		list = append(list, lower)
+	}
+	return list
 }
 
 // Kernel is what the kernel itself does for the sandboxes of a daemon, and says of them: Linux, and nothing else in a

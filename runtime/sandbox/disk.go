@@ -325,3 +325,13 @@ func (s *Sandbox) diskFull() error {
 	return api.Errorf(api.ResourceExhausted, "sandbox %s is over limits.%s: %s, %s", s.id, n.Target, n.Why, n.Rule).
 		WithField("limits."+n.Target).WithHint("%s", n.HowToAllow)
 }
+
+// freeBeside is what is free on the file system of path, where that is another than the one of folder.
+func freeBeside(folder, path string) (diskuse.Usage, error) {
+	var a, b unix.Stat_t
+	if err := errors.Join(unix.Stat(folder, &a), unix.Stat(path, &b)); err != nil || a.Dev == b.Dev {
+		return diskuse.Usage{}, err
+	}
+	free, _, err := diskuse.FreeAt(path)
+	return free, err
+}

@@ -12,14 +12,13 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // fileRefused records what PID 1 says of a file that a process is refused, as callRefused does.
 func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 	if r.File.Op == guestapi.FileRepository {
-		if g, rel := s.guardOver(r.File.Path); g != nil {
-			g.repository(rel)
-		}
+		s.folders.Guards.MadeRepository(r.File.Path)
 		return
 	}
 	x := s.explainFile(r.File, unix.Errno(r.Errno))
@@ -42,9 +41,6 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 	})
 }
 
-// guardRule is by what guarded names are refused.
-const guardRule = "guard of the folder"
-
 // kernelFolders are no files on a disk.
 var kernelFolders = []string{"/proc", "/sys"}
 
@@ -53,11 +49,7 @@ type fileReason struct{ by, rule, why, how string }
 
 func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileReason {
 	if errno == unix.EROFS || errno == unix.EBUSY {
-		x := s.explainMount(f.Path, errno)
-		if g, _ := s.guardOver(f.Path); g != nil && errno == unix.EROFS && g.refuses && x.rule == guardRule {
-			x.by = "guard"
-		}
-		return x
+		return s.explainMount(f.Path, errno)
 	}
 	if errno == unix.EXDEV {
 		return fileReason{
@@ -110,10 +102,8 @@ func asUser(owner, process uint32) string {
 
 // explainMount says which mount keeps path from being written.
 func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
-	if g, rel := s.guardOver(name); g != nil {
-		if x, ok := g.explain(rel); ok {
-			return x
-		}
+	if x, ok := s.folders.Guards.Explain(name, errno); ok {
+		return fileReason{by: x.By, rule: x.Rule, why: x.Why, how: x.How}
 	}
 	if errno == unix.EBUSY {
 		return fileReason{"mount", "mount point", "something of the sandbox's is mounted there", ""}
@@ -141,7 +131,7 @@ func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
 		}
 	}
 	if w := s.spec.Workspace; w != nil && w.Mode == api.ModeRO {
-		try(workspaceTarget, fileReason{"mount", "workspace read-only", "the workspace was asked for read-only",
+		try(workspace.Target, fileReason{"mount", "workspace read-only", "the workspace was asked for read-only",
 			fmt.Sprintf("--workspace %s:rw, or :overlay to keep the host's as it is", w.Path)})
 	}
 	return best

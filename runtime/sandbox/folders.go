@@ -123,7 +123,7 @@ func makeRootFolders(dir string) (upper string, err error) {
 func (f *creation) limitDisk() error {
 	s := f.s
 	// a file system of its own would not hold them
-	if volumes := f.m.volumes(s); len(volumes) > 0 || len(s.layers) > 0 {
+	if volumes := f.m.Workspaces.VolumeFolders(s.user, &s.spec); len(volumes) > 0 || len(s.layers) > 0 {
 		if s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...); s.disk != nil {
 			s.disk.base = s.base
 		}
@@ -210,6 +210,15 @@ func (m *Manager) abandon(s *Sandbox) error {
 		err = errors.Join(err, uerr)
 	}
 	return err
+}
+
+// unmount detaches: an open file of a killed process can keep a mount busy for
+// a moment, and nobody can reach it any more.
+func (m *Manager) unmount(at string) error {
+	if err := m.cfg.Kernel.Unmount(at); err != nil {
+		return fmt.Errorf("unmount %s: %w", at, err)
+	}
+	return nil
 }
 
 // removeAll removes the tree of a sandbox, whose folders may lack write permission

@@ -7,13 +7,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // maxForking is how many forks are made at once.
@@ -107,7 +105,7 @@ func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams)
 // forkSpec is what a fork is made by: the sandbox's spec with what was changed since, and without what there can be
 // only one of.
 func forkSpec(sn *snapshot, p api.ForkParams) (api.Spec, error) {
-	sp, err := handOver(sn.Spec, p.Folders)
+	sp, err := workspace.HandOver(sn.Spec, p.Folders)
 	if err != nil {
 		return sp, err
 	}
@@ -128,37 +126,12 @@ func (m *Manager) forkOne(ctx context.Context, sn *snapshot, source *Sandbox, re
 		over: filepath.Join(m.cfg.Shelf.LayerDir(sn.Layers[0]), "over"),
 	}
 	if source != nil {
-		given, folders, err := mountsOf(source, req.Spec)
+		given, folders, err := workspace.Clone(&source.spec, source.dir, req.Spec)
 		if err != nil {
 			return api.Sandbox{}, err
 		}
-		defer folders.close()
+		defer folders.Close()
 		req.Spec, req.FDs = given, folders
 	}
 	return m.createNew(ctx, req)
-}
-
-// mountsOf clones the host folders of a sandbox that runs, so that no path is walked again.
-func mountsOf(s *Sandbox, sp api.Spec) (api.Spec, trees, error) {
-	wanted, err := inOrder(hostFolders(&s.spec))
-	if err != nil {
-		return sp, nil, err
-	}
-	t := trees{}
-	var handed []api.StartFolder
-	for i, mt := range wanted {
-		if !mt.OfHost() {
-			continue
-		}
-		fd, err := unix.OpenTree(unix.AT_FDCWD, filepath.Join(s.dir, "mnt", strconv.Itoa(i)),
-			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-		if err != nil {
-			t.close()
-			return sp, nil, fmt.Errorf("take the mount of %s again: %w", mt.Source, err)
-		}
-		t[i] = os.NewFile(uintptr(fd), mt.Source)
-		handed = append(handed, api.StartFolder{Target: mt.Target, FD: i})
-	}
-	sp, err = handOver(sp, handed)
-	return sp, t, err
 }

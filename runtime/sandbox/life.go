@@ -132,7 +132,7 @@ func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, rea
 	if grace > 0 { // what PID 1 moves for one of them is not to stay in two halves
 		patient, cancel := context.WithTimeout(ctx, min(grace, pausePatience))
 		defer cancel()
-		if err := m.holdMoves(patient, s); err != nil {
+		if err := s.moves().Hold(patient); err != nil {
 			m.cfg.Logger.Debug("stop a sandbox while a folder is moved in it", "sandbox", s.id, "err", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // bare is a Manager with one sandbox, of which there is nothing but the record.
@@ -50,7 +51,7 @@ func TestOwnerOfStopped(t *testing.T) {
 		}
 	})
 	all.Go(func() { m.Disconnected(1) })
-	all.Go(func() { _, _ = handOver(s.specNow(), nil) })
+	all.Go(func() { _, _ = workspace.HandOver(s.specNow(), nil) })
 	all.Go(func() { _ = s.asked() })
 	all.Wait()
 	m.wg.Wait()

@@ -26,6 +26,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/shell"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // Config is everything a Manager needs; all fields are required but Events and Audit.
@@ -42,7 +43,7 @@ type Config struct {
 	Cgroups  Cgroups
 	Projects Projects // nil where there are no project quotas
 	Seccomp  Seccomp
-	Volumes  Volumes
+	Volumes  workspace.Volumes
 	// Templates is called once, by NewManager; nil where there are none.
 	Templates func(*Manager) Templates
 	Shelf     *shelf.Store
@@ -73,6 +74,8 @@ type Manager struct {
 	// Execs are their commands, Shells those of them that are shells.
 	Execs  *exec.Table
 	Shells *shell.Shells
+	// Workspaces serves the folders that they are given.
+	Workspaces *workspace.Workspaces
 
 	// ctx ends with Close; creates under way are cancelled by it.
 	ctx       context.Context
@@ -156,6 +159,10 @@ func NewManager(cfg Config) *Manager {
 	m.Shells = shell.New(shell.Config{
 		Execs: m.Execs, Sandboxes: execHost{m}, Background: &m.watchers, Leaving: m.leaving.Load, Log: cfg.Logger,
 	})
+	m.Workspaces = workspace.New(workspacesHost{m}, cfg.Kernel, cfg.Volumes, workspace.Host{
+		Dir: cfg.Dir, Forbidden: cfg.Host.Forbidden, Single: cfg.Host.UserMap == "single",
+		Mapped: cfg.Host.FoldersMapped,
+	}, cfg.Logger)
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m

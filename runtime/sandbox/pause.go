@@ -278,9 +278,9 @@ func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
 		err = s.guest.Stop(ctx)
 	}
 	if err == nil {
-		return m.holdMoves(ctx, s)
+		return s.moves().Hold(ctx)
 	}
-	err = m.whyNotStill(s, err)
+	err = s.moves().Why(err)
 	var known *api.Error
 	if errors.As(err, &known) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
@@ -292,7 +292,7 @@ func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
 func (m *Manager) thaw(s *Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pausePatience)
 	defer cancel()
-	err := m.releaseMoves(ctx, s)
+	err := s.moves().Release(ctx)
 	if s.grouped {
 		return errors.Join(m.cfg.Cgroups.Thaw(s.cgroup), err)
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // A generic sandbox may be *prepared*: claimed ahead, for what was asked for last. Who asks for the same gets it as it
@@ -36,7 +36,7 @@ func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 		w.inodes = defaultInodes(w.bytes)
 	}
 	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 &&
-		len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
+		len(workspace.Of(sp)) == 0 && m.cfg.Projects == nil
 	return w, plain
 }
 
@@ -44,9 +44,9 @@ func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 type prepared struct {
 	key   aheadKey
 	root  *Root
-	lower []folderID    // its layers; nobody holds them, so that an image can be removed meanwhile
-	disk  *disk         // measured
-	walls api.Isolation // what was read back of PID 1, which is what it was
+	lower []workspace.ID // its layers; nobody holds them, so that an image can be removed meanwhile
+	disk  *disk          // measured
+	walls api.Isolation  // what was read back of PID 1, which is what it was
 	labels
 }
 
@@ -141,7 +141,7 @@ func (f *creation) rehearse(ctx context.Context) error {
 
 // rehearsePooled rehearses in a sandbox that will wait in a pool, and is as good when that fails.
 func (f *creation) rehearsePooled(ctx context.Context) error {
-	if f.s.pool == nil || len(f.s.guards) > 0 || f.claimed != nil && f.claimed.prepared != nil {
+	if f.s.pool == nil || len(f.s.folders.Guards) > 0 || f.claimed != nil && f.claimed.prepared != nil {
 		return nil
 	}
 	if err := f.rehearse(ctx); err != nil {
@@ -158,14 +158,11 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 var errRehearsed = errors.New("and did")
 
 // layerIDs says which folders a root's layers are.
-func layerIDs(r *Root) ([]folderID, error) {
-	ids := make([]folderID, len(r.Lower))
-	for i, lower := range r.Lower {
-		if !filepath.IsAbs(lower) {
-			lower = filepath.Join(r.Dir, lower)
-		}
+func layerIDs(r *Root) ([]workspace.ID, error) {
+	ids := make([]workspace.ID, len(r.Lower))
+	for i, lower := range r.lowers() {
 		var err error
-		if ids[i], err = identify(lower); err != nil {
+		if ids[i], err = workspace.Identify(lower); err != nil {
 			return nil, err
 		}
 	}

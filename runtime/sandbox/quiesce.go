@@ -41,7 +41,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	}
 	below, known := descendants(s.Record().PID)
 	if known && len(below) <= s.files.Count() {
-		return m.whileHeld(patient, s, func() error { return use(nil) })
+		return s.moves().While(patient, func() error { return use(nil) })
 	}
 	// On record before anything stands still: the next hutchd then has it paused, and whoever uses it resumes it.
 	s.execs.Clock.Stop(time.Now())

@@ -64,7 +64,9 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
-	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec, f.s.guards)
+	if w, ok := f.m.cfg.Host.guards().Wall(&f.req.Spec, f.s.folders.Guards); ok {
+		iso.Walls = append(iso.Walls, w)
+	}
 	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.EmulatesIDs()); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // A removal has two parts. Before the reply every process is dead, and whatever others may ask for next is free: the
@@ -258,12 +259,12 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	lease := func(giveBack func() error) { undo.Add(s.lease(giveBack)) }
 	lease(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
 	lease(func() error { s.root.Release(); return nil })
-	lease(m.holdVolumes(s))
+	lease(m.Workspaces.HoldVolumes(workspaceBox{m, s}))
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return m.unmountOwn(s.dir) })
 	undo.Add(func() error {
-		return errors.Join(m.unmountAbout(s.dir), m.unmountBelow(s.dir, 2+len(hostFolders(&s.spec))))
+		return errors.Join(m.unmountAbout(s.dir), m.Workspaces.Unmount(s.dir, 2+len(workspace.Of(&s.spec))))
 	})
 	if s.net != nil {
 		lease(s.net.Close)

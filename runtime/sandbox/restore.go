@@ -10,6 +10,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // RestoreSnapshot gives the sandbox that a snapshot was taken of the files of then, in place: the same id, name, policy
@@ -33,7 +34,7 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, by Caller, p api.Snapshot
 		return out, err
 	}
 	defer done()
-	sp, err := handOver(s.specNow(), p.Folders)
+	sp, err := workspace.HandOver(s.specNow(), p.Folders)
 	if err != nil {
 		return out, err
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/changes"
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -15,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/servers"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // Sandbox is one sandbox of this daemon. Its name, its conn and the Owner of its spec are written with Manager.mu and
@@ -54,16 +54,12 @@ type Sandbox struct {
 
 	files     files.Workers
 	admission admission
-	execs     *exec.Set      // its commands
-	disk      *disk          // nil without a limit
-	meter     chan struct{}  // wakes watchMemory
-	guards    []*folderGuard // of folders of the host's that it may write
-	foreign   foreigners     // what of others is in these and in overlays
-	net       Network        // nil in mode none
-	plain     Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
-	// applied is what of the workspace was brought into the user's folder; admission guards it. It is forgotten with
-	// hutchd: conflicts, then.
-	applied changes.Applied
+	execs     *exec.Set     // its commands
+	disk      *disk         // nil without a limit
+	meter     chan struct{} // wakes watchMemory
+	folders   workspace.Set // that it was given
+	net       Network       // nil in mode none
+	plain     Namespace     // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	// enforced is the policy in the kernel.
 	enforced Enforced
 	// narrowed are the execs with a network policy of their own; narrowing guards it.
@@ -75,11 +71,10 @@ type Sandbox struct {
 
 	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
 	// the lock of it and release gives that back.
-	turn      admission
-	stopped   bool
-	lock      *os.File
-	release   func() error
-	folderIDs map[string]folderID // of one that is stopped: what was mounted, by target
+	turn    admission
+	stopped bool
+	lock    *os.File
+	release func() error
 	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they
 	// take.
 	layers []string

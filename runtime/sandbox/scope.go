@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // A scope has at most one sandbox, which whoever names the scope gets: the first call makes it.
@@ -99,7 +96,7 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 	} else if err = usable(s, &req.Spec); err == nil {
 		if r = s.Record(); s.stopped { // it goes on, with the folders that came along now
 			if r, err = m.StartSandbox(ctx, Caller{Conn: req.Conn, FDs: req.FDs}, api.StartParams{Sandbox: s.id,
-				Folders: broughtAlong(&req.Spec)}); err == nil {
+				Folders: workspace.HandedOver(&req.Spec)}); err == nil {
 				m.mu.Lock()
 				s = m.byID[r.ID]
 				m.mu.Unlock()
@@ -214,16 +211,6 @@ func differ[T any](name *string, field string, want, has T) {
 	}
 }
 
-// broughtAlong are the folders that came along with a spec.
-func broughtAlong(sp *api.Spec) (list []api.StartFolder) {
-	for _, mt := range hostFolders(sp) {
-		if mt.FD != nil {
-			list = append(list, api.StartFolder{Target: mt.Target, FD: *mt.FD})
-		}
-	}
-	return list
-}
-
 // folderOf is a workspace without how it came here.
 func folderOf(w *api.Workspace) api.Workspace {
 	if w == nil {
@@ -277,11 +264,11 @@ func (m *Manager) ResetScope(ctx context.Context, by Caller, p api.ScopeParams) 
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	folders, err := foldersAgain(s)
+	folders, err := workspace.Again(&s.spec, s.dir)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	defer folders.close()
+	defer folders.Close()
 	if _, err := m.Remove(ctx, s.id); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -326,47 +313,4 @@ func (m *Manager) scoped(sc *scope, name api.Scope) (*Sandbox, error) {
 			WithHint("hutch scope ls lists the scopes")
 	}
 	return sc.s, nil
-}
-
-// trees are the host folders of a sandbox that is to be made anew, by the fds that its client sent.
-type trees map[int]*os.File
-
-// foldersAgain takes them from the mounts of the sandbox before, so that nobody need be asked again, and no path be
-// walked that now leads elsewhere.
-func foldersAgain(s *Sandbox) (trees, error) {
-	wanted, err := inOrder(hostFolders(&s.spec))
-	if err != nil {
-		return nil, err
-	}
-	t := trees{}
-	for i, m := range wanted {
-		if m.FD == nil {
-			continue
-		}
-		at := filepath.Join(s.dir, "mnt", fmt.Sprint(i))
-		fd, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-		if err != nil {
-			t.close()
-			return nil, fmt.Errorf("take the mount of %s again: %w", m.Source, err)
-		}
-		t[*m.FD] = os.NewFile(uintptr(fd), m.Source)
-	}
-	return t, nil
-}
-
-// Take hands over one.
-func (t trees) Take(index int) (*os.File, error) {
-	f := t[index]
-	if f == nil {
-		return nil, api.Errorf(api.Internal, "no fd %d of the sandbox before", index).
-			WithHint("end the scope and create it anew")
-	}
-	delete(t, index)
-	return f, nil
-}
-
-func (t trees) close() {
-	for _, f := range t {
-		_ = f.Close()
-	}
 }

@@ -4,42 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hutch-sh/hutch/internal/changes"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/excerpt"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // What differs between two states of a sandbox is where one of their upper folders has something: both have the same
 // layers below, those that the sandbox was forked from and the image. All of it is sandboxes' and images', and looked
 // at as workspace.diff does: by fds that nothing leads out of.
-
-// diffing is one snapshot.diff under way.
-type diffing struct {
-	p       api.SnapshotDiffParams
-	out     api.SnapshotDiff
-	skip    int
-	limit   int
-	bytes   int // of paths that may still be listed
-	differ  *changes.Differ
-	text    strings.Builder
-	done    bool
-	opened  []*os.File
-	cleanup []func()
-}
-
-// maxDiffPaths bounds the paths of one reply, in bytes.
-const maxDiffPaths = 2 << 20
 
 // DiffSnapshot tells what is other in a sandbox, or in another snapshot of it, than in a snapshot.
 func (m *Manager) DiffSnapshot(ctx context.Context, by Caller, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
@@ -55,49 +32,21 @@ func (m *Manager) DiffSnapshot(ctx context.Context, by Caller, p api.SnapshotDif
 		return api.SnapshotDiff{}, fmt.Errorf("use the layers of snapshot %s: %w", sn.ID, err)
 	}
 	defer shelf.CloseAll(held)
-	d := newDiffing(p)
-	defer d.close()
-	d.out.Snapshot, d.out.Sandbox, d.out.NotCovered = sn.ID, sn.Sandbox, sn.NotCovered
+	d := workspace.Compare(p)
+	defer d.Close()
+	d.Out.Snapshot, d.Out.Sandbox, d.Out.NotCovered = sn.ID, sn.Sandbox, sn.NotCovered
 	if p.To != "" {
-		err = m.diffSnapshots(ctx, by.User, d, sn)
+		err = m.diffSnapshots(ctx, by.User, d, sn, p.To)
 	} else {
 		err = m.diffNow(ctx, d, sn)
 	}
-	d.out.Diff = strings.ToValidUTF8(d.text.String(), "\uFFFD")
-	return d.out, err
-}
-
-func newDiffing(p api.SnapshotDiffParams) *diffing {
-	d := &diffing{p: p, skip: p.Offset, limit: p.Limit, bytes: maxDiffPaths}
-	if d.limit == 0 {
-		d.limit = api.DefaultSnapshotChanges
-	}
-	lines, most := 3, api.DefaultDiffBytes
-	if p.Context != nil {
-		lines = *p.Context
-	}
-	if p.MaxBytes > 0 {
-		most = p.MaxBytes
-	}
-	if p.Unified {
-		d.differ = changes.NewDiffer(&d.text, lines, most)
-	}
-	d.out.Changes = []api.SnapshotChange{}
-	return d
-}
-
-func (d *diffing) close() {
-	for _, f := range d.opened {
-		_ = f.Close()
-	}
-	for _, f := range d.cleanup {
-		f()
-	}
+	return d.Result(), err
 }
 
 // diffSnapshots compares with another snapshot.
-func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *diffing, sn *snapshot) error {
-	to, err := m.snapshotOf(user, d.p.To)
+func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *workspace.Comparison, sn *snapshot,
+	toID string) error {
+	to, err := m.snapshotOf(user, toID)
 	if err != nil {
 		var e *api.Error
 		if errors.As(err, &e) {
@@ -115,7 +64,7 @@ func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *diffing, sn
 		return fmt.Errorf("use the layers of snapshot %s: %w", to.ID, err)
 	}
 	defer shelf.CloseAll(held)
-	d.out.To = to.ID
+	d.Out.To = to.ID
 	s, err := m.find(sn.Sandbox)
 	if err != nil {
 		s = nil // it may be gone; its folders are not seen then
@@ -126,7 +75,7 @@ func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *diffing, sn
 }
 
 // diffNow compares with the sandbox as it is.
-func (m *Manager) diffNow(ctx context.Context, d *diffing, sn *snapshot) error {
+func (m *Manager) diffNow(ctx context.Context, d *workspace.Comparison, sn *snapshot) error {
 	s, done, err := m.takeTurn(ctx, sn.Sandbox)
 	if api.ErrorCode(err) == api.NotFound {
 		return api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).
@@ -150,20 +99,20 @@ func (m *Manager) diffNow(ctx context.Context, d *diffing, sn *snapshot) error {
 }
 
 // diffWith compares a snapshot with what these folders hold. s is its sandbox, nil if that is gone.
-func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *Sandbox, root string,
+func (m *Manager) diffWith(ctx context.Context, d *workspace.Comparison, sn *snapshot, s *Sandbox, root string,
 	over func(i string) string) error {
 	was := m.cfg.Shelf.LayerDir(sn.Layers[0])
 	lower, err := m.diffLower(ctx, d, sn, s)
 	if err != nil {
 		return err
 	}
-	if err := d.overlay(ctx, "/", filepath.Join(was, "root"), root, lower); err != nil {
+	if err := d.Overlay(ctx, "/", filepath.Join(was, "root"), root, lower); err != nil {
 		return err
 	}
 	if sn.Spec.WritableUsr { // over the host's, which changes by itself
-		d.out.NotCovered = append(slices.Clip(d.out.NotCovered), "/usr")
+		d.Out.NotCovered = append(slices.Clip(d.Out.NotCovered), "/usr")
 	}
-	wanted, err := inOrder(hostFolders(&sn.Spec))
+	wanted, err := workspace.Sorted(&sn.Spec)
 	if err != nil {
 		return err
 	}
@@ -172,13 +121,13 @@ func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *San
 			continue
 		}
 		if s == nil || s.stopped || s.state() == api.Stopped || s.state() == api.Failed {
-			d.out.NotCovered = append(slices.Clip(d.out.NotCovered), mt.Target)
+			d.Out.NotCovered = append(slices.Clip(d.Out.NotCovered), mt.Target)
 			continue
 		}
 		n := strconv.Itoa(i)
-		folder, err := d.open(filepath.Join(s.dir, "mnt", n))
+		folder, err := d.Open(workspace.At(s.dir, i))
 		if err == nil {
-			err = d.overlay(ctx, mt.Target, filepath.Join(was, "over", n), over(n), []*os.File{folder})
+			err = d.Overlay(ctx, mt.Target, filepath.Join(was, "over", n), over(n), []*os.File{folder})
 		}
 		if err != nil {
 			return err
@@ -188,7 +137,8 @@ func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *San
 }
 
 // diffLower opens what lies below the root of both: layers that the sandbox was forked from, and the image.
-func (m *Manager) diffLower(ctx context.Context, d *diffing, sn *snapshot, s *Sandbox) ([]*os.File, error) {
+func (m *Manager) diffLower(ctx context.Context, d *workspace.Comparison, sn *snapshot, s *Sandbox) ([]*os.File,
+	error) {
 	root := sn.Root
 	switch {
 	case s != nil && !s.stopped:
@@ -199,90 +149,28 @@ func (m *Manager) diffLower(ctx context.Context, d *diffing, sn *snapshot, s *Sa
 			return nil, err
 		}
 		root = now
-		d.cleanup = append(d.cleanup, now.Release)
+		d.AtEnd(now.Release)
 	default:
 		release, err := m.cfg.Images.Hold(root.Lower)
 		if err != nil {
 			return nil, err
 		}
-		d.cleanup = append(d.cleanup, release)
+		d.AtEnd(release)
 	}
 	var lower []*os.File
 	for _, id := range sn.Layers[1:] {
-		f, err := d.open(filepath.Join(m.cfg.Shelf.LayerDir(id), "root"))
+		f, err := d.Open(filepath.Join(m.cfg.Shelf.LayerDir(id), "root"))
 		if err != nil {
 			return nil, err
 		}
 		lower = append(lower, f)
 	}
-	for _, name := range root.Lower {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(root.Dir, name)
-		}
-		f, err := d.open(name)
+	for _, name := range root.lowers() {
+		f, err := d.Open(name)
 		if err != nil {
 			return nil, err
 		}
 		lower = append(lower, f)
 	}
 	return lower, nil
-}
-
-// open opens a folder of hutchd's.
-func (d *diffing) open(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, unix.O_DIRECTORY|unix.O_PATH, 0)
-	if err != nil {
-		return nil, fmt.Errorf("compare files: %w", err)
-	}
-	d.opened = append(d.opened, f)
-	return f, nil
-}
-
-// overlay compares two upper folders over the same lower ones, whose names begin with at in the sandbox.
-func (d *diffing) overlay(ctx context.Context, at, old, now string, lower []*os.File) error {
-	if d.done {
-		return nil
-	}
-	o := &changes.Overlays{Lower: lower}
-	var err error
-	if o.Old, err = d.open(old); err == nil {
-		o.New, err = d.open(now)
-	}
-	if errors.Is(err, fs.ErrNotExist) { // the snapshot is of before there was one
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = o.Between(ctx, func(x *changes.Difference) error { return d.add(o, at, x) })
-	if errors.Is(err, unix.ENAMETOOLONG) {
-		err = api.Errorf(api.ResourceExhausted, "compare files: %w", err).
-			WithHint("remove what is so deep in the sandbox")
-	}
-	return err
-}
-
-// add takes a difference into the reply, or ends the walk.
-func (d *diffing) add(o *changes.Overlays, at string, x *changes.Difference) error {
-	if d.skip > 0 {
-		d.skip--
-		return nil
-	}
-	name := path.Join(at, x.Path)
-	if len(d.out.Changes) == d.limit || len(d.out.Changes) > 0 && d.bytes < len(name) {
-		d.out.NextOffset, d.done = d.p.Offset+len(d.out.Changes), true
-		return changes.ErrEnough
-	}
-	d.bytes -= len(name)
-	d.out.Changes = append(d.out.Changes, api.SnapshotChange{
-		Path: excerpt.Valid([]byte(name)), Kind: string(x.Kind), Type: x.Type, Was: x.Was, Mode: x.Mode, Size: x.Size,
-	})
-	if d.differ == nil || d.out.Truncated {
-		return nil
-	}
-	err := d.differ.Write(o, at, x)
-	if errors.Is(err, changes.ErrLong) {
-		d.out.Truncated, err = true, nil
-	}
-	return err
 }

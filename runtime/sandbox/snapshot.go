@@ -16,6 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // A snapshot is a copy of what a sandbox has written, as a layer of the shelf, and what the sandbox is. Layers are
@@ -24,13 +25,13 @@ import (
 // snapshot is what is on record of one.
 type snapshot struct {
 	api.Snapshot
-	User    uint32              `json:"user"`
-	Root    *Root               `json:"root"`
-	Spec    api.Spec            `json:"spec"`
-	Record  api.Sandbox         `json:"record"`
-	Layers  []string            `json:"layers"` // the first is its own
-	Base    diskuse.Usage       `json:"base"`   // that all of them take
-	Folders map[string]folderID `json:"folders,omitempty"`
+	User    uint32                  `json:"user"`
+	Root    *Root                   `json:"root"`
+	Spec    api.Spec                `json:"spec"`
+	Record  api.Sandbox             `json:"record"`
+	Layers  []string                `json:"layers"` // the first is its own
+	Base    diskuse.Usage           `json:"base"`   // that all of them take
+	Folders map[string]workspace.ID `json:"folders,omitempty"`
 	// Template says that it is what KeepBuild has kept, and nobody's snapshot.
 	Template bool `json:"template,omitempty"`
 }
@@ -41,7 +42,7 @@ func snapshotPin(id string) string { return "snap-" + id }
 
 // notCovered are where a sandbox has what is not its own.
 func notCovered(sp *api.Spec) (targets []string) {
-	for _, mt := range hostFolders(sp) {
+	for _, mt := range workspace.Of(sp) {
 		if mt.Mode == api.ModeRW || mt.Mode == api.ModeTmpfs || mt.Volume != "" && mt.Mode == api.ModeRO {
 			targets = append(targets, mt.Target)
 		}
@@ -139,7 +140,7 @@ func (m *Manager) takeLayer(ctx context.Context, s *Sandbox) (_ *snapshot, held 
 		return nil, nil, diskError("make a layer", err)
 	}
 	var own diskuse.Usage
-	var folders map[string]folderID
+	var folders map[string]workspace.ID
 	err = m.still(ctx, s, "snapshot", func() (err error) {
 		if folders, err = s.foldersNow(); err == nil {
 			own, err = copyWritten(ctx, filepath.Join(s.dir, "fs"), n.Dir)
@@ -177,24 +178,11 @@ func (m *Manager) takeLayer(ctx context.Context, s *Sandbox) (_ *snapshot, held 
 }
 
 // foldersNow says which folders of the host's a sandbox has.
-func (s *Sandbox) foldersNow() (map[string]folderID, error) {
+func (s *Sandbox) foldersNow() (map[string]workspace.ID, error) {
 	if s.stopped {
-		return s.folderIDs, nil
+		return s.folders.IDs, nil
 	}
-	wanted, err := inOrder(hostFolders(&s.spec))
-	if err != nil {
-		return nil, err
-	}
-	ids := map[string]folderID{}
-	for i, mt := range wanted {
-		if !mt.OfHost() {
-			continue
-		}
-		if ids[mt.Target], err = identify(filepath.Join(s.dir, "mnt", strconv.Itoa(i))); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
+	return workspace.IDsNow(&s.spec, s.dir)
 }
 
 // copyWritten copies the upper folders below fsDir to a layer: root/, and over/<i>/ of the others.

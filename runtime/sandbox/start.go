@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/treecopy"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // origin is what a creation goes on from.
@@ -31,7 +29,7 @@ type origin struct {
 	record api.Sandbox   // what the image said
 	over   string        // of a fork: what was written to overlays other than the root, by their number
 	// folders are those of the host's that were mounted, by target; nil when nobody has noted them.
-	folders map[string]folderID
+	folders map[string]workspace.ID
 }
 
 // starting says that a sandbox that was stopped goes on.
@@ -85,7 +83,8 @@ func (m *Manager) layerFolders(s *Sandbox) (list []string) {
 // empty work folder, and the folders that our mounts need, whatever the sandbox has left in their places.
 func (f *creation) oldFolders() error {
 	fsDir := filepath.Join(f.s.dir, "fs")
-	own := len(f.m.volumes(f.s)) == 0 && len(f.s.layers) == 0 && wantsOwn(f.s.dir, &f.s.record.Limits)
+	own := len(f.m.Workspaces.VolumeFolders(f.s.user, &f.s.spec)) == 0 && len(f.s.layers) == 0 &&
+		wantsOwn(f.s.dir, &f.s.record.Limits)
 	if own {
 		if err := errors.Join(os.Rename(fsDir, filepath.Join(f.s.dir, ownCopy)), os.Mkdir(fsDir, 0o700)); err != nil {
 			return diskError("make the sandbox's folder", err)
@@ -145,34 +144,6 @@ func needFolder(top *os.File, d folder) error {
 	return unix.Fchmodat(parent, base, uint32(d.mode.Perm()), 0) // a folder that was just made, by us
 }
 
-// overlayFolders makes those of an overlay other than the root, with what was written to it before. The folder is like
-// that of the host's below it, where there is one.
-func (f *creation) overlayFolders(i int, base, like string, mapped bool) error {
-	if f.starting() {
-		if err := removeAll(base + "/work"); err != nil {
-			return err
-		}
-	}
-	for _, d := range []string{base, base + "/upper", base + "/work"} {
-		if err := os.Mkdir(d, 0o755); err != nil && (!f.starting() || !errors.Is(err, fs.ErrExist)) {
-			return err
-		}
-	}
-	if like != "" && !f.starting() {
-		if err := prepareOverlay(base+"/upper", like, mapped); err != nil {
-			return err
-		}
-	}
-	if o := f.req.origin; o != nil && o.over != "" {
-		from := filepath.Join(o.over, strconv.Itoa(i))
-		if _, err := os.Lstat(from); err == nil {
-			_, err = copyInto(context.Background(), from, base+"/upper")
-			return err
-		}
-	}
-	return nil
-}
-
 // copyInto copies what is in a folder into another one, which is empty.
 func copyInto(ctx context.Context, from, to string) (diskuse.Usage, error) {
 	src, err := os.OpenFile(from, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
@@ -190,30 +161,6 @@ func copyInto(ctx context.Context, from, to string) (diskuse.Usage, error) {
 		err = api.Errorf(api.ResourceExhausted, "copy the sandbox's files: %w", err).WithHint("remove folders from it")
 	}
 	return used, diskError("copy the sandbox's files", err)
-}
-
-// sameFolder refuses another folder than the one that was mounted before.
-func (f *creation) sameFolder(mt api.Mount, src *os.File) error {
-	o := f.req.origin
-	if o == nil || o.folders == nil || mt.Volume != "" {
-		return nil
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
-		return fmt.Errorf("look at %s: %w", mt.From(), err)
-	}
-	was, now := o.folders[mt.Target], folderID{st.Dev, st.Ino, st.Uid}
-	if was == now {
-		return nil
-	}
-	if was.Dev == now.Dev && was.Ino == now.Ino {
-		return api.Errorf(api.FailedPrecondition, "the daemon cannot open %s as the sandbox had it", mt.From()).
-			WithField("folders").
-			WithHint("hand it over, as when the sandbox was made: hutch start --workspace PATH, -v PATH:%s", mt.Target)
-	}
-	return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that sandbox %s had mounted",
-		mt.From(), f.s.id).WithField("folders").
-		WithHint("put the old one back, or take what you need out of the sandbox: hutch commit %s IMAGE", f.s.id)
 }
 
 // StartSandbox starts a sandbox that was stopped, or has ended otherwise. One that runs is left alone.
@@ -234,41 +181,11 @@ func (m *Manager) StartSandbox(ctx context.Context, by Caller, p api.StartParams
 			return api.Sandbox{}, err
 		}
 	}
-	sp, err := handOver(s.specNow(), p.Folders)
+	sp, err := workspace.HandOver(s.specNow(), p.Folders)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
 	return m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: by.FDs, User: s.user, Conn: by.Conn})
-}
-
-// handOver is a spec with the fds of this call in the place of those that came with the sandbox.
-func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
-	at := map[string]*int{}
-	for _, f := range folders {
-		at[path.Clean(f.Target)] = &f.FD
-	}
-	take := func(target string) *int {
-		fd := at[path.Clean(target)]
-		delete(at, path.Clean(target))
-		return fd
-	}
-	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		c := *w
-		c.FD = take(workspaceTarget)
-		sp.Workspace = &c
-	}
-	sp.Mounts = slices.Clone(sp.Mounts)
-	for i := range sp.Mounts {
-		if mt := &sp.Mounts[i]; mt.OfHost() {
-			mt.FD = take(mt.Target)
-		}
-	}
-	for target := range at {
-		return sp, api.Errorf(api.InvalidArgument, "folders: the sandbox had no folder of the host's at %s", target).
-			WithField("folders").
-			WithHint("name the target of --workspace, which is %s, or of -v", workspaceTarget)
-	}
-	return sp, nil
 }
 
 // startStopped makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is
@@ -281,7 +198,7 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 		req.Progress = func(api.Progress) {}
 	}
 	req.origin = &origin{root: old.root, layers: old.layers, base: old.base, box: old, record: old.Record(),
-		folders: old.folderIDs}
+		folders: old.folders.IDs}
 	s, err := m.readmit(old, &req)
 	if err != nil {
 		return api.Sandbox{}, err

@@ -20,26 +20,11 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
 // *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
-
-// folderID says which folder of the host's was mounted, as the sandbox saw it: through a mount that maps ids the owner
-// is another than by its path.
-type folderID struct {
-	Dev  uint64 `json:"dev"`
-	Ino  uint64 `json:"ino"`
-	User uint32 `json:"uid"`
-}
-
-func identify(at string) (folderID, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(at, &st); err != nil {
-		return folderID{}, fmt.Errorf("look at a mount: %w", err)
-	}
-	return folderID{st.Dev, st.Ino, st.Uid}, nil
-}
 
 // StopSandbox ends all processes of a sandbox and keeps the rest for StartSandbox.
 func (m *Manager) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
@@ -168,7 +153,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 
 // pinAndKeep makes the folder one that belongs on the shelf, with its image, or fails and leaves it what it was.
 func (m *Manager) pinAndKeep(s *Sandbox, reason string) (err error) {
-	if s.folderIDs, err = s.foldersNow(); err != nil {
+	if s.folders.IDs, err = s.foldersNow(); err != nil {
 		return err
 	}
 	if err := m.pin(s); err != nil {
@@ -302,9 +287,8 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	s := &Sandbox{
 		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
 		templated: from.Template, layers: from.Layers, base: from.Base,
-		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, admission: newAdmission(),
-		turn:   newAdmission(),
-		execs:  exec.NewSet(exec.ClockState{}),
+		folders: workspace.Set{IDs: from.Folders}, nproc: m.cfg.Host.NProc, record: from.Record,
+		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
 		exited: make(chan struct{}), meter: make(chan struct{}, 1), stopped: true,
 	}
 	close(s.exited)
@@ -321,7 +305,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	if err := m.rollForward(s); err != nil {
 		return nil, err
 	}
-	release := m.holdVolumes(s)
+	release := m.Workspaces.HoldVolumes(workspaceBox{m, s})
 	s.lock = lock
 	s.destroy = sync.OnceValue(func() error {
 		err := m.cfg.Shelf.Remove(id)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // Templates knows what sandboxes can be made by: package template, joined by cmd/hutchd.
@@ -118,7 +119,7 @@ func (f *creation) described(root *Root) {
 	}
 	r.Entry = entry
 	r.Command = append(append([]string{}, entry...), cmd...)
-	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))
+	r.Workdir = orElse(sp.Workdir, orElse(workspace.Dir(sp), orElse(root.Config.WorkingDir, "/")))
 	r.User = orElse(sp.User, root.Config.User)
 	r.StopSignal = orElse(sp.StopSignal, root.Config.StopSignal)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // undoneNote is for people.
@@ -30,15 +31,15 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 		return out, err
 	}
 	req := CreateRequest{User: s.user, FDs: fds}
-	if req.Spec, err = handOver(s.specNow(), p.Folders); err != nil {
+	if req.Spec, err = workspace.HandOver(s.specNow(), p.Folders); err != nil {
 		return out, err
 	}
 	if st := s.state(); (st == api.Running || st == api.Paused) && len(p.Folders) == 0 {
-		given, folders, err := mountsOf(s, req.Spec)
+		given, folders, err := workspace.Clone(&s.spec, s.dir, req.Spec)
 		if err != nil {
 			return out, err
 		}
-		defer folders.close()
+		defer folders.Close()
 		req.Spec, req.FDs = given, folders
 	}
 	out.Call, out.ToCall, out.NotCovered = NewCall(), c.Call, volumeTargets(&s.spec)

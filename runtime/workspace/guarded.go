@@ -1,4 +1,4 @@
-package sandbox
+package workspace
 
 import (
 	"path"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/changes"
 	"github.com/hutch-sh/hutch/internal/guard"
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // guardedDeep is what of changes is guarded, in any folder: what is applied is looked at as a whole.
@@ -32,7 +33,7 @@ func (t *transaction) guardedChange(c *changes.Change) string {
 
 // there reports whether there is something at a path below a folder.
 func there(dir int, p string) bool {
-	fd, _, err := openBelow(dir, p)
+	fd, err := sys.OpenAcross(dir, p, unix.O_PATH|unix.O_NOFOLLOW)
 	if err == nil {
 		_ = unix.Close(fd)
 	}

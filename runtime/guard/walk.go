@@ -1,4 +1,4 @@
-package sandbox
+package guard
 
 import (
 	"context"
@@ -14,23 +14,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/guard"
+	table "github.com/hutch-sh/hutch/internal/guard"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // What a look for guarded names takes at most.
 const (
-	maxGuardWalk  = 4_000_000 // names in the folder
-	maxGuardDepth = 200       // folders
-	maxGuardCover = 10_000    // mounts
-	maxGuardNamed = 64        // files that configuration names
-	maxGitConfig  = 256 << 10 // bytes that are read of a repository's configuration
+	maxWalk      = 4_000_000 // names in the folder
+	maxDepth     = 200       // folders
+	maxCover     = 10_000    // mounts
+	maxNamed     = 64        // files that configuration names
+	maxGitConfig = 256 << 10 // bytes that are read of a repository's configuration
 )
+
+// Cover covers the folder that is mounted at target, where it is guarded.
+func (l Folders) Cover(ctx context.Context, target string) error {
+	i := slices.IndexFunc(l, func(g *folder) bool { return g.target == path.Clean(target) })
+	if i < 0 {
+		return nil
+	}
+	return l[i].cover(ctx)
+}
 
 // cover mounts each guarded name that there is over itself, read-only, and the folders above it that the name has over
 // themselves, because what nothing is mounted on can be renamed. The mounts are below that of the
 // folder: they come and go with it, and into the sandbox, where they are locked.
-func (g *folderGuard) cover(ctx context.Context) error {
+func (g *folder) cover(ctx context.Context) error {
 	root, err := os.Open(g.at)
 	if errors.Is(err, fs.ErrPermission) {
 		g.unseen = 1 // the sandbox cannot read it either
@@ -44,7 +54,7 @@ func (g *folderGuard) cover(ctx context.Context) error {
 	if err != nil || !st.IsDir() {
 		return err
 	}
-	w := &guardWalk{ctx: ctx, g: g, root: int(root.Fd()), linked: map[inode]bool{}}
+	w := &walk{ctx: ctx, g: g, root: int(root.Fd()), linked: map[inode]bool{}}
 	for _, name := range g.set.Own() {
 		if err := w.coverBelow(w.root, name); err != nil {
 			return fmt.Errorf("guard %s: %w", name, err)
@@ -79,10 +89,10 @@ func (g *folderGuard) cover(ctx context.Context) error {
 
 type inode struct{ dev, ino uint64 }
 
-// guardWalk looks for names that are there.
-type guardWalk struct {
+// walk looks for names that are there.
+type walk struct {
 	ctx     context.Context
-	g       *folderGuard
+	g       *folder
 	root    int
 	seen    int
 	covered int
@@ -93,11 +103,8 @@ type guardWalk struct {
 }
 
 // again opens a folder below another one anew: what has been mounted over it is what it is then.
-func (w *guardWalk) again(parent int, name string) (*os.File, error) {
-	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+func (w *walk) again(parent int, name string) (*os.File, error) {
+	fd, err := sys.OpenAcross(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (w *guardWalk) again(parent int, name string) (*os.File, error) {
 
 // tooMuch refuses a folder that is too large to be looked at: what is not looked at could be written, and a sandbox can
 // make it so.
-func (w *guardWalk) tooMuch(what string) error {
+func (w *walk) tooMuch(what string) error {
 	return api.Errorf(api.FailedPrecondition,
 		"%s has %s: not all names in it that programs of yours obey can be guarded", w.g.mount.Source, what).
 		WithHint("mount a smaller folder, or :overlay; --unguard all takes the guard off")
@@ -114,16 +121,16 @@ func (w *guardWalk) tooMuch(what string) error {
 
 // entries reads what of a folder matters: keep decides, of names that are no folders; and whether it has a HEAD, as
 // each repository has. It is nothing where the folder cannot be read, which is counted.
-func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, head bool,
+func (w *walk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, head bool,
 	err error) {
 	for {
 		if err := w.ctx.Err(); err != nil {
 			return nil, false, err
 		}
 		entries, err := dir.ReadDir(1024)
-		if w.seen += len(entries); w.seen > maxGuardWalk || depth > maxGuardDepth {
+		if w.seen += len(entries); w.seen > maxWalk || depth > maxDepth {
 			return nil, false, w.tooMuch(fmt.Sprintf("over %d names, or folders in each other deeper than %d",
-				maxGuardWalk, maxGuardDepth))
+				maxWalk, maxDepth))
 		}
 		for _, e := range entries {
 			head = head || e.Name() == "HEAD"
@@ -142,7 +149,7 @@ func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool
 }
 
 // folder covers what is guarded in dir, which is rel below the root, and in parent.
-func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
+func (w *walk) folder(parent, dir *os.File, rel string, depth int) error {
 	entries, repository, err := w.entries(dir, depth,
 		func(e fs.DirEntry) bool { return len(w.g.set.Candidates(rel, e.Name())) > 0 })
 	if err != nil {
@@ -195,7 +202,7 @@ func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
 
 // repository covers the folder of a repository: by its mount PID 1 knows that it was there (guest/DESIGN.md). It
 // returns the folder as it is then, which is another file than dir unless that is the root.
-func (w *guardWalk) repository(parent, dir *os.File, rel string) (*os.File, error) {
+func (w *walk) repository(parent, dir *os.File, rel string) (*os.File, error) {
 	names := w.g.set.InRepository()
 	w.repositories = append(w.repositories, rel)
 	if parent != nil {
@@ -218,7 +225,7 @@ func (w *guardWalk) repository(parent, dir *os.File, rel string) (*os.File, erro
 }
 
 // obeyedIn covers what git obeys in the folder of a repository.
-func (w *guardWalk) obeyedIn(dir *os.File) error {
+func (w *walk) obeyedIn(dir *os.File) error {
 	for _, name := range w.g.set.InRepository() {
 		if w.g.holdsRepositories(".git/" + name) {
 			continue
@@ -232,7 +239,7 @@ func (w *guardWalk) obeyedIn(dir *os.File) error {
 
 // wasRepository reports whether a folder is a repository among those of submodules and worktrees but for its HEAD,
 // which a sandbox may have removed: what git obeys there is to stay as it is for whoever puts one back.
-func (w *guardWalk) wasRepository(dir *os.File, rel string) bool {
+func (w *walk) wasRepository(dir *os.File, rel string) bool {
 	if !w.g.refuses || !strings.Contains(rel, "/modules/") && !strings.Contains(rel, "/worktrees/") {
 		return false
 	}
@@ -258,20 +265,20 @@ func (w *guardWalk) wasRepository(dir *os.File, rel string) bool {
 
 // holdsRepositories reports whether a name is a folder of repositories that is not covered itself: what is in them has
 // its own names, and PID 1 makes no new ones.
-func (g *folderGuard) holdsRepositories(name string) bool {
+func (g *folder) holdsRepositories(name string) bool {
 	return g.refuses && (name == ".git/modules" || name == ".git/worktrees")
 }
 
 // over is overItself, and counts.
-func (w *guardWalk) over(fd int, readOnly, mounted bool) error {
-	if w.covered++; w.covered > maxGuardCover {
-		return w.tooMuch(fmt.Sprintf("over %d of them", maxGuardCover))
+func (w *walk) over(fd int, readOnly, mounted bool) error {
+	if w.covered++; w.covered > maxCover {
+		return w.tooMuch(fmt.Sprintf("over %d of them", maxCover))
 	}
 	return overItself(fd, readOnly, mounted)
 }
 
 // coverBelow covers a name below at.
-func (w *guardWalk) coverBelow(at int, name string) error {
+func (w *walk) coverBelow(at int, name string) error {
 	parts := strings.Split(name, "/")
 	if w.g.holdsRepositories(name) {
 		return nil
@@ -316,7 +323,7 @@ func (w *guardWalk) coverBelow(at int, name string) error {
 
 // follow guards what the configuration of a repository names in the folder: where its hooks are, more configuration,
 // and commands.
-func (w *guardWalk) follow(at string) error {
+func (w *walk) follow(at string) error {
 	config := path.Join(at, "config")
 	tops := w.tops(at)
 	read := map[string]bool{}
@@ -325,14 +332,14 @@ func (w *guardWalk) follow(at string) error {
 		if next = next[1:]; read[name] {
 			continue
 		}
-		if read[name] = true; len(read) > maxGuardNamed {
-			return w.tooMuch(fmt.Sprintf("configuration of repositories in over %d files", maxGuardNamed))
+		if read[name] = true; len(read) > maxNamed {
+			return w.tooMuch(fmt.Sprintf("configuration of repositories in over %d files", maxNamed))
 		}
 		text, err := w.read(name)
 		if err != nil {
 			continue // there is none, or git cannot read it either
 		}
-		named := guard.GitConfig(text)
+		named := table.GitConfig(text)
 		if named.Worktree != "" {
 			tops = append(tops, w.inside(at, named.Worktree))
 		}
@@ -357,7 +364,7 @@ func (w *guardWalk) follow(at string) error {
 }
 
 // tops are the tops of the working trees of the repository at.
-func (w *guardWalk) tops(at string) []string {
+func (w *walk) tops(at string) []string {
 	tops := []string{at}
 	if path.Base(at) == ".git" {
 		tops = []string{path.Dir(at)}
@@ -379,22 +386,22 @@ func (w *guardWalk) tops(at string) []string {
 }
 
 // named guards a name that configuration names; "" is none.
-func (w *guardWalk) named(name string) error {
+func (w *walk) named(name string) error {
 	if name == "" || slices.Contains(w.g.named, name) {
 		return nil
 	}
 	if m, ok := w.g.set.Path(name, false); ok && !m.Above {
 		return nil
 	}
-	if len(w.g.named) >= maxGuardNamed {
-		return w.tooMuch(fmt.Sprintf("configuration of repositories that names over %d files", maxGuardNamed))
+	if len(w.g.named) >= maxNamed {
+		return w.tooMuch(fmt.Sprintf("configuration of repositories that names over %d files", maxNamed))
 	}
 	w.g.named = append(w.g.named, name)
 	return w.coverBelow(w.root, name)
 }
 
 // inside is where in the folder a path of configuration in the folder at leads; "" outside.
-func (w *guardWalk) inside(at, p string) string {
+func (w *walk) inside(at, p string) string {
 	if filepath.IsAbs(p) {
 		rel, ok := below(p, w.g.mount.Source)
 		if p = rel; !ok || w.g.mount.Source == "" {
@@ -409,11 +416,8 @@ func (w *guardWalk) inside(at, p string) string {
 	return p
 }
 
-func (w *guardWalk) read(name string) ([]byte, error) {
-	fd, err := unix.Openat2(w.root, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+func (w *walk) read(name string) ([]byte, error) {
+	fd, err := sys.OpenAcross(w.root, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
@@ -426,12 +430,12 @@ func (w *guardWalk) read(name string) ([]byte, error) {
 }
 
 // links covers the other names of guarded files, by which they could be written as well.
-func (w *guardWalk) links(dir *os.File, rel string, depth int) error {
+func (w *walk) links(dir *os.File, rel string, depth int) error {
 	w.seen = 0
 	return w.linksBelow(dir, rel, depth)
 }
 
-func (w *guardWalk) linksBelow(dir *os.File, rel string, depth int) error {
+func (w *walk) linksBelow(dir *os.File, rel string, depth int) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package guard
 
 import (
 	"cmp"
@@ -13,25 +13,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/guard"
+	table "github.com/hutch-sh/hutch/internal/guard"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// lookUnguarded tells what of the guards has turned up, behind a command.
-func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
-	m.askMade(s)
-	var found []api.Unguarded
-	for _, g := range s.guards {
+// Look returns what of the guards has turned up behind a command, each name once. It asks PID 1, for at most
+// madePatience, and reads the folders.
+func (l Folders) Look(pid1 Guest) (found []api.Unguarded) {
+	l.askMade(pid1)
+	for _, g := range l {
 		found = append(found, g.look()...)
-	}
-	for _, u := range found {
-		m.emit(api.EventUnguarded, s, exec, u)
 	}
 	return found
 }
 
 // look returns the names at the top of the folder that are there and not guarded, each once.
-func (g *folderGuard) look() []api.Unguarded {
+func (g *folder) look() []api.Unguarded {
 	root, err := os.Open(g.at)
 	if err != nil {
 		return nil // it is being removed
@@ -81,7 +78,7 @@ func (g *folderGuard) look() []api.Unguarded {
 }
 
 // reports are names that may be made, and have been. The caller holds g.mu.
-func (g *folderGuard) reports(root int) (found []api.Unguarded) {
+func (g *folder) reports(root int) (found []api.Unguarded) {
 	for _, r := range g.reported {
 		if g.told[r.Name] {
 			continue
@@ -110,7 +107,7 @@ const (
 
 // list finds what of the guard can be in the folder by the names that it has, which it reads again when they have
 // changed. The caller holds g.mu. It is false where the folder cannot be read, or is none.
-func (g *folderGuard) list(root *os.File) bool {
+func (g *folder) list(root *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_CTIME|unix.STATX_MTIME, &st)
 	if err != nil {
@@ -122,8 +119,8 @@ func (g *folderGuard) list(root *os.File) bool {
 	}
 	g.changed, g.top, g.reported = st.Ctime, append(g.set.Own(), g.named...), nil
 	there := map[string]bool{} // of what is reported
-	for i := range guard.Rows {
-		if first, _, _ := strings.Cut(guard.Rows[i].Name, "/"); guard.Rows[i].Report {
+	for i := range table.Rows {
+		if first, _, _ := strings.Cut(table.Rows[i].Name, "/"); table.Rows[i].Report {
 			there[first] = false
 		}
 	}
@@ -147,83 +144,16 @@ func (g *folderGuard) list(root *os.File) bool {
 	}
 	slices.Sort(g.top)
 	g.top = slices.Compact(g.top)
-	for i := range guard.Rows {
-		if first, _, _ := strings.Cut(guard.Rows[i].Name, "/"); guard.Rows[i].Report && there[first] {
-			g.reported = append(g.reported, &guard.Rows[i])
+	for i := range table.Rows {
+		if first, _, _ := strings.Cut(table.Rows[i].Name, "/"); table.Rows[i].Report && there[first] {
+			g.reported = append(g.reported, &table.Rows[i])
 		}
 	}
 	return true
 }
 
-// explain says why a name of the folder cannot be made or written; false where the guard is not why.
-func (g *folderGuard) explain(rel string) (fileReason, bool) {
-	for _, name := range g.named {
-		if _, ok := below(rel, name); ok {
-			return fileReason{"mount", guardRule, name + " is guarded: the configuration of a repository names it",
-				"--unguard all"}, true
-		}
-	}
-	m, ok := g.set.Path(rel, false)
-	if !ok {
-		if m, ok = g.inRepository(rel); ok && m.Name != guard.NewRepository {
-			m.Name = ".git"
-		}
-	}
-	if slices.Contains(g.mount.Guard, m.Name) {
-		return fileReason{"mount", guardRule, m.Path + " is guarded, as was asked for", "leave out --guard " +
-			m.Name}, ok
-	}
-	switch {
-	case !ok:
-		return fileReason{}, false
-	case m.Name == guard.NewRepository:
-		return fileReason{
-			"mount", guardRule, "it would make a repository, in which git takes instructions from its configuration",
-			"--unguard " + m.Name + ", or :overlay",
-		}, true
-	case m.Above:
-		var held []string
-		for _, name := range g.set.Names() {
-			if strings.HasPrefix(name, path.Base(m.Path)+"/") {
-				held = append(held, name)
-			}
-		}
-		return fileReason{"mount", guardRule, "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " +
-			cmp.Or(strings.Join(held, " --unguard "), m.Name)}, true
-	}
-	return fileReason{"mount", guardRule, m.Path + " is guarded: programs of yours take instructions from it",
-		"--unguard " + m.Name}, true
-}
-
-// inRepository looks for a folder of a repository above rel that has no name of its own, such as a bare one.
-func (g *folderGuard) inRepository(rel string) (guard.Match, bool) {
-	root, err := openPath(g.at)
-	if err != nil {
-		return guard.Match{}, false
-	}
-	defer root.Close()
-	for dir, in := path.Dir(rel), path.Base(rel); ; dir, in = path.Dir(dir), path.Join(path.Base(dir), in) {
-		has := func(name string) bool {
-			fd, _, err := openBelow(int(root.Fd()), path.Join(dir, name))
-			if err == nil {
-				_ = unix.Close(fd)
-			}
-			return err == nil
-		}
-		if m, ok := g.set.Repository(in, false); ok && has("HEAD") {
-			return m, true
-		}
-		if !strings.Contains(in, "/") && g.set.Completes(in, has) {
-			return guard.Match{Name: guard.NewRepository, Path: rel}, true
-		}
-		if dir == "." {
-			return guard.Match{}, false
-		}
-	}
-}
-
 // called is how a guarded path is unguarded.
-func (g *folderGuard) called(name string) string {
+func (g *folder) called(name string) string {
 	if m, ok := g.set.Path(name, false); ok {
 		return m.Name
 	}

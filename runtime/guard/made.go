@@ -1,4 +1,4 @@
-package sandbox
+package guard
 
 import (
 	"context"
@@ -29,19 +29,17 @@ type madeRepositories struct {
 
 // askMade asks PID 1 which repositories were made. It has a list of its own for them, which nothing else can fill; what
 // does not fit there, or is not said, the result says in words.
-func (m *Manager) askMade(s *Sandbox) {
-	guards := slices.DeleteFunc(slices.Clone(s.guards),
-		func(g *folderGuard) bool { return !g.refuses || !g.set.NewRepositories() })
+func (l Folders) askMade(pid1 Guest) {
+	guards := slices.DeleteFunc(slices.Clone(l),
+		func(g *folder) bool { return !g.refuses || !g.set.NewRepositories() })
 	if len(guards) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), madePatience)
 	defer cancel()
-	paths, more, err := s.guest.Made(ctx)
+	paths, more, err := pid1.Made(ctx)
 	for _, p := range paths {
-		if g, rel := s.guardOver(p); g != nil {
-			g.repository(rel)
-		}
+		l.MadeRepository(p)
 	}
 	for _, g := range guards {
 		g.mu.Lock()
@@ -50,8 +48,15 @@ func (m *Manager) askMade(s *Sandbox) {
 	}
 }
 
+// MadeRepository notes that a repository has been made at a path of the sandbox's. It is reported by the next Look.
+func (l Folders) MadeRepository(name string) {
+	if g, rel := l.over(name); g != nil {
+		g.repository(rel)
+	}
+}
+
 // repository notes that a repository has been made at rel. PID 1 may lie: there is a bound.
-func (g *folderGuard) repository(rel string) {
+func (g *folder) repository(rel string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -64,7 +69,7 @@ func (g *folderGuard) repository(rel string) {
 }
 
 // takeMade is what there is to report about new repositories below root. The caller holds g.mu.
-func (g *folderGuard) takeMade(root int) (found []api.Unguarded) {
+func (g *folder) takeMade(root int) (found []api.Unguarded) {
 	made := g.made
 	g.made = madeRepositories{}
 	find := "find " + hostfs.Quote(g.mount.Source) + " -iname .git -o -iname HEAD"

@@ -1,10 +1,8 @@
-package sandbox
+package workspace
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/moby/sys/mountinfo"
 
@@ -24,13 +22,13 @@ type attachedFolder struct {
 
 // checkShared refuses a folder that a sandbox which runs guards in another way. It comes after the folders are
 // attached: of two creations at the same moment one at least sees the other's.
-func (f *creation) checkShared(wanted []api.Mount) error {
+func (a *Attaching) checkShared(wanted []api.Mount) error {
 	if !slices.ContainsFunc(wanted, func(m api.Mount) bool { return writesHost(&m) }) {
 		return nil
 	}
 	attached := map[string]attachedFolder{}
 	_, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
-		if within(i.Mountpoint, f.m.cfg.Dir) {
+		if within(i.Mountpoint, a.ws.host.Dir) {
 			attached[i.Mountpoint] = attachedFolder{i.Major, i.Minor, i.Root}
 		}
 		return true, false
@@ -38,16 +36,16 @@ func (f *creation) checkShared(wanted []api.Mount) error {
 	if err != nil {
 		return fmt.Errorf("look for who else has the folder: %w", err)
 	}
-	for _, other := range f.m.notEnded() {
-		theirs, err := inOrder(hostFolders(&other.spec))
-		if err != nil || other == f.s {
+	for _, other := range a.ws.sandboxes.NotEnded() {
+		theirs, err := Sorted(other.Spec())
+		if err != nil || other.ID() == a.ID {
 			continue
 		}
 		for i := range wanted {
 			for j := range theirs {
-				a, b := attached[f.mountDir(i)], attached[filepath.Join(other.dir, "mnt", strconv.Itoa(j))]
-				if overlap(a, b) && writesHost(&wanted[i]) && writesHost(&theirs[j]) {
-					if err := sameGuard(&wanted[i], &theirs[j], other); err != nil {
+				here, there := attached[At(a.Dir, i)], attached[At(other.Dir(), j)]
+				if overlap(here, there) && writesHost(&wanted[i]) && writesHost(&theirs[j]) {
+					if err := sameGuard(&wanted[i], &theirs[j], other.ID()); err != nil {
 						return err
 					}
 				}
@@ -55,19 +53,6 @@ func (f *creation) checkShared(wanted []api.Mount) error {
 		}
 	}
 	return nil
-}
-
-// notEnded are the sandboxes in which something can run.
-func (m *Manager) notEnded() []*Sandbox {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var list []*Sandbox
-	for _, s := range m.byID {
-		if !s.stopped && s.state() != api.Failed {
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // writesHost says that a sandbox writes to a folder of the host's.
@@ -80,7 +65,7 @@ func overlap(a, b attachedFolder) bool {
 }
 
 // sameGuard refuses a folder whose guard is another one than in a sandbox that has it already.
-func sameGuard(m, theirs *api.Mount, other *Sandbox) error {
+func sameGuard(m, theirs *api.Mount, other string) error {
 	names, how := "", ""
 	switch {
 	case !m.Guards() && !theirs.Guards():
@@ -94,8 +79,8 @@ func sameGuard(m, theirs *api.Mount, other *Sandbox) error {
 	}
 	return api.Errorf(api.FailedPrecondition,
 		"%s is in sandbox %s as well, which guards %s of it: what one of the two makes there the other could change",
-		m.Source, other.id, names).
-		WithHint("give both the same %s, use %s:overlay, or stop the other one: hutch stop %s", how, m.Source, other.id)
+		m.Source, other, names).
+		WithHint("give both the same %s, use %s:overlay, or stop the other one: hutch stop %s", how, m.Source, other)
 }
 
 // sameNames says that two lists have the same names, in whatever order.

@@ -1,10 +1,9 @@
-package sandbox
+package workspace
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +15,7 @@ import (
 // checkOwner refuses a folder that is to be written to and cannot be, and a mount of root's whose owner appears as
 // somebody else than the user that the commands run as, who could write nothing there. Only who has made it can map its
 // ids; the error says to whom.
-func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
+func (a *Attaching) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	if m.Volume != "" {
 		return nil // everybody can write there
 	}
@@ -33,19 +32,21 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return fmt.Errorf("stat %s: %w", m.From(), err)
 	}
-	want := f.owner()
+	want := a.owner()
 	if !mapped {
 		switch {
-		case f.may(&st, want, 1) && (m.Mode == api.ModeRO || f.may(&st, want, 2)):
-			if m.Mode != api.ModeRO && f.others(&st, want) {
-				f.tell("%s belongs to %s inside, and commands run as uid %d: they can make files there, and change none that was there. With --user 0 they can",
-					m.Target, idName(st.Uid), want.UID)
+		case a.may(&st, want, 1) && (m.Mode == api.ModeRO || a.may(&st, want, 2)):
+			if m.Mode != api.ModeRO && a.others(&st, want) {
+				a.c.Tell(fmt.Sprintf("%s belongs to %s inside, and commands run as uid %d: they can make files there, "+
+					"and change none that was there. With --user 0 they can", m.Target, idName(st.Uid), want.UID))
 			}
-		case !f.may(&st, want, 1):
+		case !a.may(&st, want, 1):
 			// or so its mode says: there are access control lists, and other commands may be root's
-			f.tell("commands run as uid %d, and cannot enter %s: it belongs to %s inside, with mode %04o. With --user 0 they can", want.UID, m.Target, idName(st.Uid), st.Mode&0o7777)
+			a.c.Tell(fmt.Sprintf("commands run as uid %d, and cannot enter %s: it belongs to %s inside, with mode "+
+				"%04o. With --user 0 they can", want.UID, m.Target, idName(st.Uid), st.Mode&0o7777))
 		default:
-			f.tell("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. With --user 0 they can", m.Target, idName(st.Uid), want.UID)
+			a.c.Tell(fmt.Sprintf("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. "+
+				"With --user 0 they can", m.Target, idName(st.Uid), want.UID))
 		}
 		return nil
 	}
@@ -61,14 +62,14 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 
 // others reports whether a folder, and most likely what is in it, is not who's. Where there is one id only, everybody
 // has it.
-func (f *creation) others(st *unix.Stat_t, who api.FolderOwner) bool {
-	return f.m.cfg.Host.UserMap != "single" && who.UID != st.Uid && who.UID != 0
+func (a *Attaching) others(st *unix.Stat_t, who api.FolderOwner) bool {
+	return !a.ws.host.Single && who.UID != st.Uid && who.UID != 0
 }
 
 // may reports whether the mode of a folder lets who do what the bits say: 2 is to make files in it, 1 to enter it.
-func (f *creation) may(st *unix.Stat_t, who api.FolderOwner, bits uint32) bool {
+func (a *Attaching) may(st *unix.Stat_t, who api.FolderOwner, bits uint32) bool {
 	switch {
-	case !f.others(st, who):
+	case !a.others(st, who):
 		return true
 	case who.GID == st.Gid:
 		return st.Mode&(bits<<3) != 0
@@ -86,50 +87,23 @@ func idName(uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// tell adds a sentence to what a caller is told about the sandbox.
-func (f *creation) tell(format string, args ...any) {
-	note := fmt.Sprintf(format, args...)
-	if was := f.s.record.Note; was != "" {
-		note = was + "; " + note
-	}
-	f.s.record.Note = note
-}
-
 // owner is who the commands run as, by the accounts of the image and not of what a sandbox has written. Of a user that
 // the image does not have the first command tells.
-func (f *creation) owner() api.FolderOwner {
-	if f.s.record.User == "" {
+func (a *Attaching) owner() api.FolderOwner {
+	if a.RunAs == "" {
 		return api.FolderOwner{}
 	}
-	files := passwd.Read(f.openInImage)
-	u, _, err := files.Find(f.s.record.User)
+	files := passwd.Read(a.openInImage)
+	u, _, err := files.Find(a.RunAs)
 	if err != nil || max(u.UID, u.GID) >= api.IDCount {
 		return api.FolderOwner{}
 	}
 	return api.FolderOwner{UID: u.UID, GID: u.GID}
 }
 
-// prepareOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox
-// sees as the overlay's. mapped says that who has made the mount has mapped that owner: there 65534 is an id as others.
-func prepareOverlay(upper, lower string, mapped bool) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(lower, &st); err != nil {
-		return fmt.Errorf("stat: %w", err)
-	}
-	if !mapped && (st.Uid == overflowID || st.Gid == overflowID) {
-		return api.Errorf(api.FailedPrecondition,
-			"the folder's owner or its group has no id in sandboxes, and the kernel's overlay cannot change a file of theirs").
-			WithHint("ls -ld shows whose it is; use mode rw or ro, or a copy: cp -r")
-	}
-	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
-		return fmt.Errorf("own the overlay's folder: %w", err)
-	}
-	return unix.Chmod(upper, st.Mode&0o7777)
-}
-
 // openInImage opens a file in the top-most layer of the image that has it.
-func (f *creation) openInImage(name string, flags int) (int, error) {
-	for _, lower := range f.s.root.lowers() {
+func (a *Attaching) openInImage(name string, flags int) (int, error) {
+	for _, lower := range a.Layers {
 		layer, err := os.OpenFile(lower, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return -1, err
@@ -141,15 +115,4 @@ func (f *creation) openInImage(name string, flags int) (int, error) {
 		}
 	}
 	return -1, unix.ENOENT
-}
-
-// lowers are the folders of the image's layers, top-most first.
-func (r *Root) lowers() (list []string) {
-	for _, lower := range r.Lower {
-		if !filepath.IsAbs(lower) {
-			lower = filepath.Join(r.Dir, lower)
-		}
-		list = append(list, lower)
-	}
-	return list
 }

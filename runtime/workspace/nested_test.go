@@ -1,4 +1,4 @@
-package sandbox
+package workspace
 
 import (
 	"os"
@@ -30,8 +30,8 @@ func TestInOrder(t *testing.T) {
 // TestCheckNested: a target in a folder of the caller's must exist there, without
 // a symlink on the way; hutch makes nothing in such a folder.
 func TestCheckNested(t *testing.T) {
-	f := &creation{s: &Sandbox{dir: t.TempDir()}}
-	outer := f.mountDir(0)
+	dir := t.TempDir()
+	outer := At(dir, 0)
 	if err := os.MkdirAll(filepath.Join(outer, "real/deep"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestCheckNested(t *testing.T) {
 		{"/w/missing", api.ModeOverlay, true},
 	} {
 		before := []api.Mount{{Source: "/home/u/w", Target: "/w", Mode: c.mode}}
-		err := f.checkNested(before, api.Mount{Source: "/home/u/x", Target: c.target})
+		err := checkNested(dir, before, api.Mount{Source: "/home/u/x", Target: c.target})
 		if (err == nil) != c.ok || err != nil && api.ErrorCode(err) != api.InvalidArgument {
 			t.Errorf("%s in a folder mounted %s: %v, want allowed %v", c.target, c.mode, err, c.ok)
 		}

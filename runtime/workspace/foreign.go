@@ -1,4 +1,4 @@
-package sandbox
+package workspace
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,51 +39,53 @@ type foreigners struct {
 }
 
 // tellForeign tells who makes a sandbox of a file in the folder at, which is m's, that commands cannot change.
-func (f *creation) tellForeign(m api.Mount, at string, mapped bool) {
-	of := foreignIn(m, mapped, f.m.cfg.Host.UserMap == "single")
+func (a *Attaching) tellForeign(ctx context.Context, m api.Mount, at string, mapped bool) {
+	of := foreignIn(m, mapped, a.ws.host.Single)
 	if of == nil {
 		return
 	}
-	if text := of.look(f.m.ctx, at, earlyNames, time.Now().Add(earlyTime)); text != "" {
-		f.tell("%s", text)
-		f.s.foreign.mu.Lock()
-		f.s.foreign.text, f.s.foreign.told = text, true
-		f.s.foreign.mu.Unlock()
+	if text := of.look(ctx, at, earlyNames, time.Now().Add(earlyTime)); text != "" {
+		a.c.Tell(text)
+		f := &a.Folders.foreign
+		f.mu.Lock()
+		f.text, f.told = text, true
+		f.mu.Unlock()
 	}
 }
 
-// foreignHint is what to do about a command that failed, if that was because of such a file: it says so itself, or
-// nobody has seen what it says, and then once.
-func (m *Manager) foreignHint(s *Sandbox, said []byte, seen bool) string {
+// ForeignHint is what to do about a command that failed, if that was because of a file of somebody's who has no id in
+// the sandbox: the command says so itself, as said has the start and the end of its output, or nobody has seen what it
+// says, and then once. It may look through the folders, once, for at most lateTime.
+func (ws *Workspaces) ForeignHint(ctx context.Context, s Sandbox, said []byte, seen bool) string {
 	overflows := bytes.Contains(said, []byte("alue too large for d")) || bytes.Contains(said, []byte("EOVERFLOW"))
 	if seen && !overflows && !bytes.Contains(said, []byte("ermission denied")) &&
 		!bytes.Contains(said, []byte("EACCES")) {
 		return ""
 	}
-	s.foreign.mu.Lock()
-	defer s.foreign.mu.Unlock()
-	if s.foreign.told && !seen {
+	f, sp, dir := &s.Folders().foreign, s.Spec(), s.Dir()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.told && !seen {
 		return ""
 	}
-	if s.foreign.text == "" && !s.foreign.looked {
-		s.foreign.looked = true
-		s.foreign.text = m.lookForeign(s)
+	if f.text == "" && !f.looked {
+		f.looked = true
+		f.text = ws.host.lookForeign(ctx, sp, dir)
 	}
-	s.foreign.told = s.foreign.told || s.foreign.text != ""
-	return s.foreign.text
+	f.told = f.told || f.text != ""
+	return f.text
 }
 
 // lookForeign looks through the folders of a sandbox.
-func (m *Manager) lookForeign(s *Sandbox) string {
-	wanted, err := inOrder(hostFolders(&s.spec))
+func (h *Host) lookForeign(ctx context.Context, sp *api.Spec, dir string) string {
+	sorted, err := Sorted(sp)
 	if err != nil {
 		return ""
 	}
 	end := time.Now().Add(lateTime)
-	for i, mt := range wanted {
-		at := filepath.Join(s.dir, "mnt", strconv.Itoa(i))
-		if of := foreignIn(mt, m.cfg.Host.FoldersMapped, m.cfg.Host.UserMap == "single"); of != nil {
-			if text := of.look(m.ctx, at, lateNames, end); text != "" {
+	for i, mt := range sorted {
+		if of := foreignIn(mt, h.Mapped, h.Single); of != nil {
+			if text := of.look(ctx, At(dir, i), lateNames, end); text != "" {
 				return text
 			}
 		}
@@ -157,7 +158,7 @@ func isGroups(dir int, name string, st *unix.Stat_t) bool {
 // look looks below the folder at, level by level, and returns what there is to say of the first such file; "" for none
 // among so many names, until then. It follows nothing, and enters no other file system.
 func (of *foreign) look(ctx context.Context, at string, names int, until time.Time) string {
-	root, err := openPath(at)
+	root, err := OpenPath(at)
 	if err != nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package workspace
 
 import (
 	"context"
@@ -19,39 +19,37 @@ import (
 // maxImageVolumes bounds the folders that an image has made: each costs a call, and images have a few.
 const maxImageVolumes = 64
 
-// makeVolumes makes the folders that the image names as volumes and does not have, as other tools do: programs count on
+// ImageVolumes makes the folders that an image names as volumes and does not have, as other tools do: programs count on
 // them. They are part of the sandbox's files, root's and 0755; where those cannot be written there are none. One that
-// cannot be made is noted, and keeps nobody from using the image. Nothing runs in s yet, and nobody can use it.
-func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
-	if s.spec.ReadOnly {
-		return
+// cannot be made keeps nobody from using the image: note says so, for people, and is "" when all are there. Nothing
+// runs in the sandbox yet, and nobody can use it. dir is its folder, sp its spec; mkdir makes a folder and those above
+// it.
+func ImageVolumes(ctx context.Context, volumes []string, dir string, sp *api.Spec,
+	mkdir func(ctx context.Context, path string) error) (note string) {
+	if sp.ReadOnly {
+		return ""
 	}
 	var failed []string
-	for i, v := range s.root.Config.Volumes {
+	for i, v := range volumes {
 		if i == maxImageVolumes {
 			failed = append(failed, fmt.Sprintf("and others: at most %d are made", maxImageVolumes))
 			break
 		}
-		if err := m.makeVolume(ctx, s, v); err != nil && ctx.Err() == nil {
+		if err := imageVolume(ctx, v, dir, sp, mkdir); err != nil && ctx.Err() == nil {
 			failed = append(failed, fmt.Sprintf("%.200q: %.300v", v, err)) // the image has chosen the name
 		}
 	}
 	if len(failed) == 0 {
-		return
+		return ""
 	}
-	note := "the image's VOLUME folders could not all be made: " + strings.Join(failed[:min(len(failed), 3)], "; ")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if was := s.record.Note; was != "" {
-		note = was + "; " + note
-	}
-	s.record.Note = note
+	return "the image's VOLUME folders could not all be made: " + strings.Join(failed[:min(len(failed), 3)], "; ")
 }
 
-// makeVolume makes one of them, unless it is there or would be in a folder that is mounted: an image makes nothing on
+// imageVolume makes one of them, unless it is there or would be in a folder that is mounted: an image makes nothing on
 // the host.
-func (m *Manager) makeVolume(ctx context.Context, s *Sandbox, name string) error {
-	root, err := os.OpenFile(filepath.Join(s.dir, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+func imageVolume(ctx context.Context, name, dir string, sp *api.Spec,
+	mkdir func(ctx context.Context, path string) error) error {
+	root, err := os.OpenFile(filepath.Join(dir, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -60,13 +58,13 @@ func (m *Manager) makeVolume(ctx context.Context, s *Sandbox, name string) error
 	if err != nil || there {
 		return err
 	}
-	for _, mt := range hostFolders(&s.spec) {
+	for _, mt := range Of(sp) {
 		target, _, err := resolve(root, mt.Target)
 		if err != nil || within(at, target) {
 			return err
 		}
 	}
-	return m.Files.MakeFolderIn(ctx, filesBox{m, s}, at)
+	return mkdir(ctx, at)
 }
 
 // resolve is the path without links of what name is below root, which nobody changes, and whether that is a folder.

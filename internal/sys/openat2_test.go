@@ -32,6 +32,7 @@ func TestOpenBelow(t *testing.T) {
 	if err := unix.Stat(filepath.Join(root, "secret"), &want); err != nil {
 		t.Fatal(err)
 	}
+	across := func(dirfd int, path string, flags int, _ uint32) (int, error) { return OpenAcross(dirfd, path, flags) }
 	for _, tt := range []struct {
 		path            string
 		beneath, inRoot error
@@ -49,7 +50,8 @@ func TestOpenBelow(t *testing.T) {
 		for name, c := range map[string]struct {
 			open func(int, string, int, uint32) (int, error)
 			want error
-		}{"OpenBeneath": {OpenBeneath, tt.beneath}, "OpenInRoot": {OpenInRoot, tt.inRoot}} {
+		}{"OpenBeneath": {OpenBeneath, tt.beneath}, "OpenAcross": {across, tt.beneath},
+			"OpenInRoot": {OpenInRoot, tt.inRoot}} {
 			fd, err := c.open(int(dir.Fd()), tt.path, unix.O_PATH, 0)
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s(%q): %v, want %v", name, tt.path, err, c.want)

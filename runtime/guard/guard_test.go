@@ -372,7 +372,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestGuest: PID 1 is told of the folders in which it makes names, and not of what others have in them.
+// TestGuest: PID 1 knows the folders in which it makes names, and leaves out what others have in them.
 func TestGuest(t *testing.T) {
 	mounts := []api.Mount{
 		{Target: "/w", Mode: api.ModeRW, GuardNew: api.GuardRefuse, Guard: []string{"own"},

@@ -125,34 +125,11 @@ func (a *Attaching) attach(ctx context.Context, i int, m api.Mount) error {
 	if m.Mode == api.ModeTmpfs {
 		return a.attachTmpfs(i, m)
 	}
-	open := a.source
-	if m.Volume != "" {
-		open = a.volume
-	} else if err := a.ws.host.checkSource(m.Source); err != nil {
-		return err
-	}
-	src, err := open(m)
+	src, dir, err := a.open(m)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	if m.Volume == "" {
-		if err := a.ws.host.checkSame(m.Source, src); err != nil {
-			return err
-		}
-	}
-	st, err := src.Stat()
-	if err != nil {
-		return fmt.Errorf("stat: %w", err)
-	}
-	switch {
-	case st.IsDir():
-	case st.Mode().IsRegular() && m.Mode != api.ModeOverlay:
-	default:
-		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s",
-			m.From(), m.Mode).
-			WithHint("mount a folder")
-	}
 	mapped := m.FD != nil && isDetachedMount(src) // by root's client; once it is attached nothing tells it from others
 	if err := a.checkOwner(m, src, mapped); err != nil {
 		return err
@@ -161,7 +138,7 @@ func (a *Attaching) attach(ctx context.Context, i int, m api.Mount) error {
 		return err
 	}
 	at := At(a.Dir, i)
-	if err := a.mountPoint(at, st.IsDir()); err != nil {
+	if err := a.mountPoint(at, dir); err != nil {
 		return err
 	}
 	tree, err := detached(src)
@@ -190,6 +167,38 @@ func (a *Attaching) attach(ctx context.Context, i int, m api.Mount) error {
 	a.tellForeign(ctx, m, at, mapped)
 	a.binds = append(a.binds, spec.Bind{Source: bind, Target: filepath.Clean(m.Target), ReadOnly: m.Mode == api.ModeRO})
 	return nil
+}
+
+// open opens what is to be mounted, which may be a folder (dir) or, unless it goes below an overlay, a file. The caller
+// owns src.
+func (a *Attaching) open(m api.Mount) (src *os.File, dir bool, err error) {
+	if m.Volume != "" {
+		src, err = a.volume(m)
+	} else if err = a.ws.host.checkSource(m.Source); err == nil {
+		src, err = a.source(m)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if m.Volume == "" {
+		err = a.ws.host.checkSame(m.Source, src)
+	}
+	var st os.FileInfo
+	if err == nil {
+		if st, err = src.Stat(); err != nil {
+			err = fmt.Errorf("stat: %w", err)
+		}
+	}
+	if err == nil && !st.IsDir() && (!st.Mode().IsRegular() || m.Mode == api.ModeOverlay) {
+		err = api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s",
+			m.From(), m.Mode).
+			WithHint("mount a folder")
+	}
+	if err != nil {
+		src.Close()
+		return nil, false, err
+	}
+	return src, st.IsDir(), nil
 }
 
 func (a *Attaching) mountPoint(at string, dir bool) error {

@@ -69,8 +69,8 @@ type Creation interface {
 	DiskError(op string, err error) error
 }
 
-// Kernel mounts what is no folder of the host's, and takes off what is mounted. Folders of the host's, and overlays, are
-// mounted by system calls of this package's own.
+// Kernel mounts what is no folder of the host's, and takes off what is mounted. Folders of the host's, and overlays,
+// are mounted by system calls of this package's own.
 type Kernel interface {
 	// Tmpfs makes a file system in memory, which Attach mounts at a folder. Unmount takes off what is mounted at a
 	// folder, and fails with EINVAL where nothing is.

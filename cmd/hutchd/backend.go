@@ -24,7 +24,7 @@ func (d *daemon) info(context.Context, api.Empty) (api.Info, error) {
 		APIVersion: api.Version, BuildID: version.BuildID, Version: version.Version,
 		PID: d.cfg.PID, Started: d.started, Launched: d.launched, IDBase: d.cfg.IDBase, Ending: d.ending.Load(),
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
-		Counts: api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready(),
+		Counts: api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ahead.Ready(),
 			Removing: d.manager.Removing()},
 		Paths: d.cfg.Paths,
 		Exec:  s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),

@@ -10,6 +10,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/mode"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
+	"github.com/hutch-sh/hutch/runtime/warm"
 )
 
 // methods are the handlers of all methods: mostly the engines' own.
@@ -104,22 +105,19 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 
 	server.HandleCall(m, api.CallPoolCreate, func(ctx context.Context, c *server.Call,
 		p api.PoolCreateParams) (api.Pool, error) {
-		return g.CreatePool(ctx, sandbox.PoolRequest{Spec: p.PoolSpec, User: c.UID, Progress: c.Progress})
+		return g.Pools.Create(ctx, warm.Request{Spec: p.PoolSpec, User: c.UID, Progress: c.Progress})
 	})
-	server.HandleCall(m, api.CallPoolAcquire, by(g.Acquire))
-	server.Handle(m, api.CallPoolRelease, named(g.Release))
-	server.Handle(m, api.CallPoolStatus, func(_ context.Context, p api.PoolParams) (api.Pool, error) {
-		return g.Pool(p.Pool)
+	server.HandleCall(m, api.CallPoolAcquire, func(ctx context.Context, c *server.Call,
+		p api.AcquireParams) (*api.Sandbox, error) {
+		return g.Pools.Acquire(ctx, c.Conn, p)
 	})
+	server.Handle(m, api.CallPoolRelease, named(g.Pools.Release))
+	server.Handle(m, api.CallPoolStatus, atOnce(g.Pools.Status))
 	server.Handle(m, api.CallPoolList, func(context.Context, api.Empty) (api.Pools, error) {
-		return api.Pools{Pools: g.Pools()}, nil
+		return api.Pools{Pools: g.Pools.All()}, nil
 	})
-	server.Handle(m, api.CallPoolResize, func(_ context.Context, p api.PoolResizeParams) (api.Pool, error) {
-		return g.ResizePool(p.Pool, p.Size)
-	})
-	server.Handle(m, api.CallPoolRemove, func(_ context.Context, p api.PoolParams) (api.PoolRemoved, error) {
-		return g.RemovePool(p.Pool)
-	})
+	server.Handle(m, api.CallPoolResize, atOnce(g.Pools.Resize))
+	server.Handle(m, api.CallPoolRemove, atOnce(g.Pools.Remove))
 }
 
 // stateMethods are about what sandboxes are made of and leave.

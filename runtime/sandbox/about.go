@@ -31,18 +31,20 @@ const aboutTarget = "/run/hutch"
 const aboutBytes = 8 << 20
 
 func (f *creation) about(context.Context) error {
-	if f.claimed == nil { // which has it
-		err := diskError("make a mount point", os.Mkdir(filepath.Join(f.s.dir, aboutFolder), 0o700))
-		if err != nil {
-			return err
-		}
-		if err := f.mountAbout(); err != nil {
-			return err
-		}
+	err := diskError("make a mount point", os.Mkdir(filepath.Join(f.s.dir, aboutFolder), 0o700))
+	if err != nil {
+		return err
 	}
-	if f.claimed == nil || f.claimed.prepared == nil {
-		f.bindAbout()
+	if err := f.mountAbout(); err != nil {
+		return err
 	}
+	f.bindAbout()
+	return f.m.tellNew(f.s)
+}
+
+// claimAbout is about for one that has the file system, empty.
+func (f *creation) claimAbout(context.Context) error {
+	f.bindAbout()
 	return f.m.tellNew(f.s)
 }
 

@@ -15,24 +15,17 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	if g != nil {
 		id = g.id
 	}
-	s := &Sandbox{
-		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
-		exited: make(chan struct{}), meter: make(chan struct{}, 1),
-	}
-	s.pool, s.templated, s.unready = req.pool, req.templated, req.Building || req.templated.starts()
-	m.placeCgroup(s)
-	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
-	s.record = api.Sandbox{
-		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
+	s := m.newSandbox(api.Sandbox{
+		ID: id, Name: req.Spec.Name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
 		Image: req.Spec.Image, Scope: req.Spec.Scope, Undo: req.Spec.Undo, Labels: req.Spec.Labels,
 		Limits: limits.limits, Unenforced: limits.missing,
 		Network:  api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
 		Seccomp:  api.SeccompProfile(orElse(string(req.Spec.Seccomp), string(api.SeccompDefault))),
-		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
-	}
-	if s.pool != nil {
-		s.record.Pool = s.pool.spec.Name
+		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User, Pool: req.pool,
+	}, req.Spec, req.User)
+	s.conn, s.templated, s.unready = req.Conn, req.templated, req.Building || req.templated.starts()
+	if req.pool != "" {
+		s.pooled = waitsInPool
 	}
 	if s.templated != nil {
 		s.record.Template = s.templated.Name
@@ -59,6 +52,19 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	m.creating[s.conn]++
 	m.wg.Add(1)
 	return s, nil
+}
+
+// newSandbox is a sandbox as its record and spec say, in which nothing runs yet; user is who created it. What it has of
+// an image, a hutchd before, or the shelf is the caller's to add.
+func (m *Manager) newSandbox(record api.Sandbox, sp api.Spec, user uint32) *Sandbox {
+	s := &Sandbox{
+		id: record.ID, name: record.Name, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, user: user, record: record,
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
+		exited: make(chan struct{}), meter: make(chan struct{}, 1),
+	}
+	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
+	m.placeCgroup(s)
+	return s
 }
 
 // placeCgroup decides where the sandbox's cgroup is.
@@ -94,10 +100,10 @@ func (m *Manager) doneCreating(conn uint64) (gone bool) {
 	return gone
 }
 
-// admit starts the clocks of a sandbox that is running; pool.made does so for one that waits. PID 1 may be gone
+// admit starts the clocks of a sandbox that is running; poolsBox does so for one that waits. PID 1 may be gone
 // already and its owner as well.
 func (m *Manager) admit(s *Sandbox) {
-	if s.pool == nil || s.templated.starts() {
+	if !s.waits() || s.templated.starts() {
 		s.transition(api.Running, "")
 	}
 	if until := s.Record().Expires; until != nil {
@@ -122,8 +128,8 @@ func (m *Manager) watchPID1(s *Sandbox) {
 		m.cfg.Kernel.AwaitExit(s.pidfd)
 		s.transition(api.Failed, "PID 1 ended")
 		s.markExited()
-		if s.pool != nil {
-			m.replace(s)
+		if m.leavePool(s) {
+			m.removeLater(s, "it ended while it waited")
 		}
 	})
 	m.watchChannel(s)

@@ -243,17 +243,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if shelf.IsMarked(dir) {
 		return errors.New("it was being stopped or started, and is stopped now")
 	}
-	s := &Sandbox{
-		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
-		exposed: from.Ports,
-		nproc:   m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base,
-		templated: from.Template,
-		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(from.Clock),
-		exited: make(chan struct{}), meter: make(chan struct{}, 1),
-		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
-			from.Spec.Scope.Kind == api.ScopeSession,
-	}
-	m.placeCgroup(s)
+	s := m.newSandbox(from.Record, from.Spec, from.User)
+	s.pidfd, s.execs = h.Pidfd, exec.NewSet(from.Clock)
+	s.root, s.templated, s.layers, s.base, s.exposed = from.Root, from.Template, from.Layers, from.Base, from.Ports
+	s.orphaned = from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
+		from.Spec.Scope.Kind == api.ScopeSession
 	volumes := m.Workspaces.VolumeFolders(s.user, &s.spec)
 	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), volumes...); from.Project {
 		m.byProject(s)
@@ -273,7 +267,6 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if err := s.folders.Adopt(&s.spec, dir); err != nil {
 		return err
 	}
-	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if s.root.Release, err = m.cfg.Images.Hold(s.root.Lower); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func TestAhead(t *testing.T) {
 			testenv.Elapse(time.Second)
 		}
 		one()
-		if n := r.m.Ready(); n != 2 || len(r.list()) != 0 {
+		if n := r.m.Ahead.Ready(); n != 2 || len(r.list()) != 0 {
 			t.Errorf("%d wait, listed are %v", n, r.list())
 		}
 		launched := r.points.count("Launcher.Create")
@@ -84,7 +84,7 @@ func TestAheadFails(t *testing.T) {
 		}
 		r.remove(sb.ID)
 		testenv.Elapse(5 * time.Second)
-		if n := r.m.Ready(); n != 2 {
+		if n := r.m.Ahead.Ready(); n != 2 {
 			t.Errorf("%d wait", n)
 		}
 		fill()
@@ -111,7 +111,7 @@ func TestAheadFails(t *testing.T) {
 				t.Errorf("%s: tried %d times", call, n)
 			}
 			r.remove(sb.ID)
-			if n := r.m.Ready(); n != 0 {
+			if n := r.m.Ahead.Ready(); n != 0 {
 				t.Errorf("%s: %d wait", call, n)
 			}
 			r.empty()

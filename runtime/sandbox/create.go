@@ -27,7 +27,7 @@ type CreateRequest struct {
 	Progress func(api.Progress) // never nil
 	Building bool               // a build's: it is nobody's, and goes with the hutchd that makes it
 	Over     string             // with Building: the id of what KeepBuild has kept, below it
-	pool     *pool              // that it is to wait in
+	pool     string             // that it is to wait in, "" for most
 	// templated is what its template says beside the spec; nil of most.
 	templated *templated
 	origin    *origin // what it goes on from; nil for most
@@ -46,6 +46,7 @@ type creation struct {
 	binds  []spec.Bind
 	config json.RawMessage // libcontainer's
 	filter *os.File        // BPF of the exec filter
+	plan   []step          // of its kind
 	phases map[string]float64
 	steps  []api.DebugStep // of a request that asks for them
 
@@ -62,7 +63,7 @@ type step struct {
 	run  func(*creation, context.Context) error
 }
 
-// steps in order. Policy comes before any process exists: no policy, no start.
+// steps of a sandbox that is launched, in order. Policy comes before any process exists: no policy, no start.
 var steps = []step{
 	{"image", (*creation).resolve},
 	{"folders", (*creation).folders},
@@ -78,8 +79,53 @@ var steps = []step{
 	{"record", (*creation).save},
 }
 
+// claimSteps are those of one that claims a generic sandbox, which has its folder, its namespace, and a PID 1 that was
+// greeted. They have the names of steps, which takeSteps have, too.
+var claimSteps = []step{
+	{"image", (*creation).resolve},
+	{"folders", (*creation).claimFolders},
+	{"mounts", (*creation).mounts},
+	{"netns", (*creation).claimNetwork},
+	{"about", (*creation).claimAbout},
+	{"spec", (*creation).nothing},
+	{"launch", (*creation).claim},
+	{"enforce", (*creation).enforce},
+	{"limits", (*creation).limit},
+	{"guest", (*creation).rehearsePooled},
+	{"isolation", (*creation).readBack},
+	{"record", (*creation).save},
+}
+
+// takeSteps are those of one that takes a generic sandbox that was prepared for it.
+var takeSteps = []step{
+	{"image", (*creation).takeImage},
+	{"folders", (*creation).takeFolders},
+	{"mounts", (*creation).mounts},
+	{"netns", (*creation).claimNetwork},
+	{"about", (*creation).takeAbout},
+	{"spec", (*creation).nothing},
+	{"launch", (*creation).takePrepared},
+	{"enforce", (*creation).enforce},
+	{"limits", (*creation).watchLimits},
+	{"guest", (*creation).nothing},
+	{"isolation", (*creation).readPrepared},
+	{"record", (*creation).save},
+}
+
+// planOf are the steps of a creation that claims g, or launches one where that is nil.
+func planOf(g *generic) []step {
+	switch {
+	case g == nil:
+		return steps
+	case g.prepared == nil:
+		return claimSteps
+	}
+	return takeSteps
+}
+
 func (f *creation) run(ctx context.Context) (err error) {
 	defer f.undo.Run(&err)
+	f.plan = planOf(f.claimed)
 	if f.claimed != nil {
 		f.undo.Add(f.claimed.net.Close)
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
@@ -91,7 +137,8 @@ func (f *creation) run(ctx context.Context) (err error) {
 			_ = f.filter.Close()
 		}
 	}()
-	for i, st := range steps {
+	for i := range steps {
+		st := f.plan[i] // which a claim that fails makes another
 		if err := fault(i); err != nil {
 			return err
 		}
@@ -218,9 +265,10 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	var g *generic
 	ready := m.genericsFor(&req.Spec)
-	if req.fits(&limits.limits) {
-		if g = req.early.take(ready.kind); g == nil {
-			g = ready.take(m.keyOf(&req, &limits.limits))
+	if req.fits() {
+		var early bool
+		if g, early = req.early.Take(ready); !early {
+			g, _ = ready.Take(m.keyOf(&req, &limits.limits))
 		}
 	}
 	if g == nil {
@@ -231,7 +279,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 		record, err = m.create(ctx, &req, limits, nil, read)
 	}
 	if err == nil {
-		ready.refill()
+		ready.Refill()
 	}
 	return record, err
 }
@@ -243,9 +291,9 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	s, err := m.reserve(req, limits, g)
 	if g != nil {
 		if err != nil {
-			g.of.discard(g)
+			g.of.Discard(g)
 		}
-		g.settled()
+		g.of.Settled()
 	}
 	if err != nil {
 		return api.Sandbox{}, err
@@ -297,30 +345,25 @@ func (f *creation) resolve(ctx context.Context) error {
 	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	f.s.root = root
 	f.described(root)
-	return f.checkPrepared()
+	return nil
 }
 
 func (f *creation) network(context.Context) error {
-	none := f.s.record.Network.Mode == api.NetNone
-	f.s.execs.NewNetwork(0)
-	if f.claimed != nil && none {
-		f.netns = f.claimed.net.File()
-		return nil
+	if f.s.record.Network.Mode != api.NetNone {
+		return f.openNetwork(nil)
 	}
-	if none {
-		ns, err := f.m.cfg.Networks.Plain(f.s.id)
-		if err != nil {
-			return api.Errorf(api.Internal, "make a network namespace: %w", err).
-				WithHint("hutch doctor shows what this machine allows")
-		}
-		f.netns = ns.File()
-		f.undo.Add(ns.Close)
-		return nil
+	ns, err := f.m.cfg.Networks.Plain(f.s.id)
+	if err != nil {
+		return api.Errorf(api.Internal, "make a network namespace: %w", err).
+			WithHint("hutch doctor shows what this machine allows")
 	}
-	var at Namespace
-	if f.claimed != nil {
-		at = f.claimed.net
-	}
+	f.netns = ns.File()
+	f.undo.Add(ns.Close)
+	return nil
+}
+
+// openNetwork opens a network in a namespace; nil makes one.
+func (f *creation) openNetwork(at Namespace) error {
 	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network.NetPolicy, at)
 	if err != nil {
 		return err
@@ -331,9 +374,6 @@ func (f *creation) network(context.Context) error {
 }
 
 func (f *creation) build(context.Context) error {
-	if f.claimed != nil {
-		return nil
-	}
 	h := &f.m.cfg.Host
 	in := spec.Input{
 		Hostname: f.s.record.Hostname,
@@ -368,17 +408,6 @@ func (f *creation) overlayOf() launchapi.Overlay {
 }
 
 func (f *creation) launch(ctx context.Context) error {
-	if f.claimed != nil {
-		err := f.claim(ctx)
-		if err == nil || context.Cause(ctx) != nil || launcherGone(err) || f.claimed.prepared != nil {
-			return err
-		}
-		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id,
-			"err", err)
-		if err := f.startOver(ctx); err != nil {
-			return err
-		}
-	}
 	h := &f.m.cfg.Host
 	c := launchapi.Create{
 		Config: f.config, Overlay: f.overlayOf(), Generic: f.generic,
@@ -445,9 +474,6 @@ func (f *creation) enforce(context.Context) error {
 // greet hands PID 1 the filter that every command gets, and the cgroup that they
 // are in, and waits until it is ready.
 func (f *creation) greet(ctx context.Context) error {
-	if f.claimed != nil { // it has been
-		return f.rehearsePooled(ctx)
-	}
 	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	var cgroups *os.File
@@ -472,12 +498,12 @@ func (f *creation) greet(ctx context.Context) error {
 const guestTimeout = 30 * time.Second
 
 func (f *creation) save(context.Context) error {
-	if ttl := f.s.spec.TTLS; ttl > 0 && f.s.pool == nil { // a pull does not count, nor does waiting
+	if ttl := f.s.spec.TTLS; ttl > 0 && !f.s.waits() { // a pull does not count, nor does waiting
 		until := time.Now().Add(seconds(ttl)).UTC().Truncate(time.Millisecond)
 		f.s.record.Expires = &until
 	}
 	err := f.s.save()
-	if err == nil && f.s.pool != nil {
+	if err == nil && f.s.waits() {
 		err = f.s.makeSpare()
 	}
 	return err

@@ -35,40 +35,34 @@ import (
 //	mnt/         host folders on their way into the sandbox
 func (f *creation) folders(context.Context) error {
 	dir := f.s.dir
-	if f.claimed == nil {
-		if err := f.makeFolder(); err != nil {
+	if err := f.makeFolder(); err != nil {
+		return diskError("make the sandbox's folder", err)
+	}
+	f.undo.Add(func() error { return f.m.removeFolder(f.s) })
+	subs := []folder{{"fs", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700}}
+	if f.starting() { // the shelf had fs
+		subs = subs[1:]
+	}
+	for _, sub := range subs {
+		if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
 			return diskError("make the sandbox's folder", err)
-		}
-		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
-		subs := []folder{{"fs", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700}}
-		if f.starting() { // the shelf had fs
-			subs = subs[1:]
-		}
-		for _, sub := range subs {
-			if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
-				return diskError("make the sandbox's folder", err)
-			}
 		}
 	}
 	if f.starting() {
 		return f.oldFolders()
 	}
-	if f.claimed != nil && f.claimed.prepared != nil { // all of it is there, the limit too
-		f.s.disk = f.claimed.prepared.disk
-		return nil
-	}
 	if err := f.limitDisk(); err != nil {
 		return err
-	}
-	if f.claimed != nil {
-		return f.foldersAhead()
 	}
 	return f.rootFolders()
 }
 
-// foldersAhead uses the folders that were made with a generic sandbox, unless a limit of disk space would not hold
+// claimFolders uses the folders that were made with a generic sandbox, unless a limit of disk space would not hold
 // them.
-func (f *creation) foldersAhead() error {
+func (f *creation) claimFolders(context.Context) error {
+	if err := f.limitDisk(); err != nil {
+		return err
+	}
 	d := f.s.disk
 	switch {
 	case d != nil && d.project != nil: // what is made from now on counts

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -24,7 +25,7 @@ func (m *Manager) Fork(ctx context.Context, by Caller, p api.ForkParams) (out ap
 	}
 	p.Count = max(1, p.Count)
 	sn, source, held, first, err := m.forkSource(ctx, by.User, p)
-	defer first.drop()
+	defer first.Drop()
 	if err != nil {
 		return out, err
 	}
@@ -100,6 +101,24 @@ func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams)
 		source = s
 	}
 	return sn, source, held, first, nil
+}
+
+// early is a generic sandbox that is launched for the first fork beside the copy of what it goes on from.
+type early = warm.Early[*generic, aheadKey]
+
+// launchEarly is for a fork of s, of which the caller has the turn; nil where it will not need one.
+func (m *Manager) launchEarly(s *Sandbox, p api.ForkParams) *early {
+	s.mu.Lock()
+	sn := &snapshot{Spec: s.spec, Record: s.record}
+	s.mu.Unlock()
+	sp, err := forkSpec(sn, p)
+	if err != nil { // which the fork will say
+		return nil
+	}
+	if _, err := m.limitsOf(&sp.Limits, true); err != nil || !(&CreateRequest{Spec: sp}).fits() {
+		return nil
+	}
+	return m.genericsFor(&sp).Early()
 }
 
 // forkSpec is what a fork is made by: the sandbox's spec with what was changed since, and without what there can be

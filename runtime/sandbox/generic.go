@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/spec"
+	"github.com/hutch-sh/hutch/runtime/warm"
 )
 
 // generic is a sandbox that was launched before anybody asked for one, from no image. A create
@@ -36,8 +36,11 @@ type generic struct {
 	of                   *generics
 }
 
-// discard ends a generic sandbox that nobody will use.
-func (g *generic) discard() error { return errors.Join(g.end(), g.unmount(), g.forget()) }
+// ID is the id that it will have as a sandbox.
+func (g *generic) ID() string { return g.id }
+
+// Discard ends a generic sandbox that nobody will use.
+func (g *generic) Discard() error { return errors.Join(g.end(), g.unmount(), g.forget()) }
 
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
@@ -45,10 +48,8 @@ const base = "base"
 // launchGeneric makes one. When it fails nothing is left.
 func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
 	id := newID("sb_")
-	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault,
-		Hostname: "hutch"}, execs: exec.NewSet(exec.ClockState{})}
+	s := m.newSandbox(api.Sandbox{ID: id, Seccomp: api.SeccompDefault, Hostname: "hutch"}, api.Spec{}, 0)
 	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
-	m.placeCgroup(s)
 	var below, above cleanup.Stack // what comes after the end of its processes, and before
 	defer below.Run(&err)
 	defer above.Run(&err)
@@ -61,7 +62,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	if err := m.foldersOfGeneric(s.dir); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
-	g := &generic{id: id, dir: s.dir, of: &m.ahead[kind]}
+	g := &generic{id: id, dir: s.dir, of: m.Ahead.Kind(int(kind))}
 	if kind&networkedAhead != 0 {
 		g.net, err = m.cfg.Networks.Ahead()
 	} else {
@@ -123,7 +124,7 @@ func (m *Manager) foldersOfGeneric(dir string) error {
 
 // fits says whether a generic sandbox, once it has been claimed, is what a launch would have made:
 // what is fixed when PID 1 starts must be what everybody gets who asks for nothing else.
-func (req *CreateRequest) fits(l *api.Limits) bool {
+func (req *CreateRequest) fits() bool {
 	sp := &req.Spec
 	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
@@ -131,33 +132,55 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 		!sp.ReadOnly // which is decided when a root is made
 }
 
-// claim makes the generic sandbox that f has taken the one that was asked for.
+// claim makes the generic sandbox that f has taken the one that was asked for. Where that fails, one is launched.
 func (f *creation) claim(ctx context.Context) error {
 	start := time.Now()
+	err := f.claimGeneric(ctx)
+	if err == nil {
+		f.phases["launch.claim"] = ms(time.Since(start))
+	}
+	if err == nil || context.Cause(ctx) != nil || launcherGone(err) {
+		return err
+	}
+	f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id, "err", err)
+	if err := f.startOver(ctx); err != nil {
+		return err
+	}
+	return f.launch(ctx)
+}
+
+func (f *creation) claimGeneric(ctx context.Context) error {
 	f.s.execs.SetSpare(f.claimed.spare)
-	if f.claimed.prepared != nil {
-		if err := f.takePrepared(); err != nil {
-			return err
-		}
-		f.phases["launch.prepared"] = ms(time.Since(start))
-	} else {
-		if err := f.swapRoot(ctx); err != nil {
-			return err
-		}
-		f.s.setPID(f.claimed.pid)
-		f.m.watchCalls(f.s)
-		if err := f.guardClaimed(ctx); err != nil {
-			return err
-		}
+	if err := f.swapRoot(ctx); err != nil {
+		return err
 	}
-	if want := f.m.shmBytes(f.s); f.claimed.prepared == nil || f.claimed.prepared.key.shm != want {
-		if err := f.m.resizeShm(f.claimed.pid, want); err != nil {
-			return fmt.Errorf("size /dev/shm: %w", err)
-		}
+	f.s.setPID(f.claimed.pid)
+	f.m.watchCalls(f.s)
+	if err := f.guardClaimed(ctx); err != nil {
+		return err
 	}
-	f.phases["launch.claim"] = ms(time.Since(start))
+	return f.sizeShm()
+}
+
+// sizeShm gives a claimed sandbox its /dev/shm.
+func (f *creation) sizeShm() error {
+	if err := f.m.resizeShm(f.claimed.pid, f.m.shmBytes(f.s)); err != nil {
+		return fmt.Errorf("size /dev/shm: %w", err)
+	}
 	return nil
 }
+
+// claimNetwork opens the network in the namespace that PID 1 was launched in.
+func (f *creation) claimNetwork(context.Context) error {
+	if f.s.record.Network.Mode != api.NetNone {
+		return f.openNetwork(f.claimed.net)
+	}
+	f.netns = f.claimed.net.File()
+	return nil
+}
+
+// nothing is the step of what was done ahead.
+func (f *creation) nothing(context.Context) error { return nil }
 
 // swapRoot gives the generic sandbox that f has taken its root.
 func (f *creation) swapRoot(ctx context.Context) error {
@@ -177,6 +200,7 @@ func (f *creation) swapRoot(ctx context.Context) error {
 // volatile mount again.
 func (f *creation) startOver(ctx context.Context) error {
 	err := f.claimed.end()
+	f.plan = steps
 	f.claimed, f.s.guest, f.s.pidfd = nil, nil, nil
 	f.s.execs.SetSpare(nil)
 	for _, dir := range []string{"fs/upper", "fs/work"} {
@@ -193,13 +217,6 @@ func (f *creation) startOver(ctx context.Context) error {
 	return f.build(ctx)
 }
 
-// refillAfter is how long no sandbox must have been created before the next is launched ahead:
-// that takes a core for as long as three short commands run.
-const refillAfter = 30 * time.Millisecond
-
-// replaceAfter is the same behind one that ended by itself, as all may.
-const replaceAfter = time.Second
-
 // kindAhead is a kind of generic sandboxes: what is fixed when PID 1 starts. Of each some are launched once one could
 // have been used.
 type kindAhead int
@@ -213,177 +230,8 @@ const (
 	kindsAhead
 )
 
-// generics are the generic sandboxes of a Manager, of one kind.
-type generics struct {
-	m    *Manager
-	kind kindAhead
-
-	mu     sync.Mutex
-	ready  []*generic
-	key    aheadKey  // of the last create
-	keyed  bool      // it had one
-	failed time.Time // when one could not be prepared for it
-	closed bool
-	timer  *time.Timer // starts fill; nil until something was created
-	busy   bool        // fill runs
-	wg     sync.WaitGroup
-}
-
-// take returns a generic sandbox that is alive, the caller's until settled is called of it; nil when there is none.
-// With a key it is one that was prepared for that, if there is one, else one that was not prepared.
-func (p *generics) take(w aheadKey, keyed bool) *generic {
-	p.mu.Lock()
-	p.note(w, keyed)
-	p.mu.Unlock()
-	for {
-		p.mu.Lock()
-		i := slices.IndexFunc(p.ready, func(g *generic) bool {
-			return keyed && g.prepared != nil &&
-				g.prepared.key == w
-		})
-		if i < 0 {
-			i = slices.IndexFunc(p.ready, func(g *generic) bool { return g.prepared == nil })
-		}
-		if i < 0 {
-			p.mu.Unlock()
-			return nil
-		}
-		g := p.ready[i]
-		p.ready = slices.Delete(p.ready, i, i+1)
-		p.wg.Add(1)
-		p.mu.Unlock()
-		if exited, err := p.m.cfg.Kernel.Exited(g.pidfd); err == nil && !exited {
-			return g
-		}
-		p.discard(g)
-		g.settled()
-	}
-}
-
-// settled says that g, which somebody has taken, is a sandbox of the Manager's or is being discarded. Until then close
-// waits: the daemon's folder must not go while there is one in it.
-func (g *generic) settled() { g.of.wg.Done() }
-
-// note remembers what the next one is prepared for. Those that were prepared for something else go when the same is
-// asked for twice in a row: who takes turns between two images keeps one for the one, and unprepared ones for the
-// other. mu is held.
-func (p *generics) note(w aheadKey, keyed bool) {
-	again := keyed && p.keyed && p.key == w
-	p.key, p.keyed = w, keyed
-	if !again {
-		p.failed = time.Time{}
-		return
-	}
-	p.ready = slices.DeleteFunc(p.ready, func(g *generic) bool {
-		other := g.prepared != nil && g.prepared.key != w
-		if other {
-			p.discard(g)
-		}
-		return other
-	})
-}
-
-// prepareAgainAfter is how long none is prepared for what one could not be prepared for.
-const prepareAgainAfter = time.Minute
-
-// prepares says what the next one is prepared for. One at least stays as it is, for whoever wants something else. mu is
-// held.
-func (p *generics) prepares() (w aheadKey, ok bool) {
-	unprepared := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.prepared == nil })
-	return p.key, p.keyed && unprepared && time.Since(p.failed) > prepareAgainAfter
-}
-
-// discard ends one in the background.
-func (p *generics) discard(gs ...*generic) {
-	for _, g := range gs {
-		p.wg.Go(func() {
-			if err := g.discard(); err != nil {
-				p.m.cfg.Logger.Error("remove a sandbox that was launched ahead", "sandbox", g.id, "err", err)
-			}
-		})
-	}
-}
-
-// exited replaces one whose PID 1 has ended.
-func (p *generics) exited(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, g := range p.ready {
-		if g.id == id {
-			p.ready = append(p.ready[:i:i], p.ready[i+1:]...)
-			p.discard(g)
-			p.later(replaceAfter)
-			return
-		}
-	}
-}
-
-// refill sees to it that the pool is full some time after the last create.
-func (p *generics) refill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.later(refillAfter)
-}
-
-// later has fill called; mu is held.
-func (p *generics) later(after time.Duration) {
-	switch {
-	case p.closed || p.busy:
-	case p.timer == nil:
-		p.timer = time.AfterFunc(after, p.fill)
-	default:
-		p.timer.Reset(after)
-	}
-}
-
-// fill launches one, and goes on until there are enough or a create comes between.
-func (p *generics) fill() {
-	p.mu.Lock()
-	want := p.m.settings.Load().Ready
-	var extra []*generic
-	if n := len(p.ready); n > want { // the configuration has changed
-		extra, p.ready = p.ready[want:], p.ready[:want:want]
-	}
-	p.discard(extra...)
-	if p.closed || p.busy || len(p.ready) >= want {
-		p.mu.Unlock()
-		return
-	}
-	p.busy = true
-	p.wg.Add(1)
-	w, prepare := p.prepares()
-	p.mu.Unlock()
-	defer p.wg.Done()
-	g, err := p.m.launchGeneric(p.m.ctx, p.kind)
-	var unprepared error
-	if err == nil && prepare {
-		unprepared = p.m.prepareAhead(p.m.ctx, g, w, p.kind&networkedAhead != 0)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.busy = false
-	switch {
-	case unprepared != nil: // the image may be gone
-		p.discard(g)
-		if !p.closed {
-			p.m.cfg.Logger.Info("claim a sandbox ahead", "image", w.image, "err", unprepared)
-			p.failed = time.Now()
-			p.later(refillAfter)
-		}
-	case err != nil:
-		// The next create tries again, and says why if it fails as well.
-		if !p.closed {
-			p.m.cfg.Logger.Warn("launch a sandbox ahead", "err", err)
-		}
-	case p.closed:
-		p.discard(g)
-	default:
-		p.ready = append(p.ready, g)
-		if len(p.ready) < want {
-			p.later(refillAfter)
-		}
-	}
-}
+// generics are the generic sandboxes of one kind.
+type generics = warm.Kind[*generic, aheadKey]
 
 // genericsFor are those that suit sp.
 func (m *Manager) genericsFor(sp *api.Spec) *generics {
@@ -397,30 +245,5 @@ func (m *Manager) genericsFor(sp *api.Spec) *generics {
 	case overlays(sp):
 		kind |= movesAhead
 	}
-	return &m.ahead[kind]
-}
-
-// Ready is how many generic sandboxes wait, of all kinds.
-func (m *Manager) Ready() (n int) {
-	for i := range m.ahead {
-		p := &m.ahead[i]
-		p.mu.Lock()
-		n += len(p.ready)
-		p.mu.Unlock()
-	}
-	return n
-}
-
-// close ends all and waits.
-func (p *generics) close() {
-	p.mu.Lock()
-	p.closed = true
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	left := p.ready
-	p.ready = nil
-	p.discard(left...)
-	p.mu.Unlock()
-	p.wg.Wait()
+	return m.Ahead.Kind(int(kind))
 }

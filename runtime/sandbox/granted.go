@@ -200,19 +200,22 @@ func (m *Manager) checkHost(l *api.Limits) error {
 
 // limit puts the limits in force, before the first command. What PID 1 has used until then
 // was hutch's own.
-func (f *creation) limit(context.Context) error {
+func (f *creation) limit(ctx context.Context) error {
 	if f.s.cgroup == "" {
-		return nil
-	}
-	if f.claimed != nil && f.claimed.prepared != nil { // for them
-		f.undo.Add(f.m.watchLimits(f.s))
 		return nil
 	}
 	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, ofGroup(f.s.limits())); err != nil {
 		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
 			WithHint("`hutch doctor` shows what this machine offers")
 	}
-	f.undo.Add(f.m.watchLimits(f.s))
+	return f.watchLimits(ctx)
+}
+
+// watchLimits hears of limits that are met, of one that has them in force.
+func (f *creation) watchLimits(context.Context) error {
+	if f.s.cgroup != "" {
+		f.undo.Add(f.m.watchLimits(f.s))
+	}
 	return nil
 }
 

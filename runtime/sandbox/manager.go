@@ -26,6 +26,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/shell"
+	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -76,6 +77,9 @@ type Manager struct {
 	Shells *shell.Shells
 	// Workspaces serves the folders that they are given.
 	Workspaces *workspace.Workspaces
+	// Ahead has those that were launched ahead, Pools those that were asked for ahead.
+	Ahead *warm.Ahead[*generic, aheadKey]
+	Pools *warm.Pools
 
 	// ctx ends with Close; creates under way are cancelled by it.
 	ctx       context.Context
@@ -97,9 +101,7 @@ type Manager struct {
 	behind  chan struct{}
 	backlog atomic.Int64
 
-	ahead   [kindsAhead]generics // sandboxes that were launched ahead
-	poolsMu sync.Mutex           // held while pools.json is written, before mu
-	// preparing is held by who prepares one of those, and uses an image meanwhile that nobody has asked for just then.
+	// preparing is held by who prepares one of Ahead, and uses an image meanwhile that nobody has asked for just then.
 	preparing sync.RWMutex
 
 	trim *time.Timer // gives back memory, see trimAfter
@@ -114,9 +116,7 @@ type Manager struct {
 	gone     map[uint64]bool // connections that ended while a create was under way
 	creating map[uint64]int
 	starts   starts
-	pools    map[string]*pool
 	scopes   map[scopeKey]*scope
-	started  bool // sandboxes and pools of the hutchd before have been taken over
 }
 
 // NewManager makes a Manager without sandboxes.
@@ -136,7 +136,6 @@ func NewManager(cfg Config) *Manager {
 		byName:   map[string]*Sandbox{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
-		pools:    map[string]*pool{},
 		scopes:   map[scopeKey]*scope{},
 		removing: make(chan struct{}, 2),
 		behind:   make(chan struct{}, maxBehind),
@@ -147,9 +146,8 @@ func NewManager(cfg Config) *Manager {
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
 		m.templates = cfg.Templates(m)
 	}
-	for i := range m.ahead {
-		m.ahead[i].m, m.ahead[i].kind = m, kindAhead(i)
-	}
+	m.Ahead = warm.NewAhead(ctx, int(kindsAhead), aheadHost{m}, cfg.Logger)
+	m.Pools = m.newPools()
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
 	m.Ports = ports.New(portsHost{m}, cfg.Logger)
 	m.Execs = exec.New(exec.Config{
@@ -176,7 +174,7 @@ const trimAfter = 2 * time.Second
 // Configure puts settings in force, for what starts from now on.
 func (m *Manager) Configure(s Settings) {
 	m.settings.Store(&s)
-	m.configurePools(s.Pools)
+	m.Pools.Configure(s.Pools)
 }
 
 // ErrClosed is what is refused of a manager that was closed: nothing of the call was done.
@@ -344,9 +342,7 @@ func (m *Manager) Exited(e launchapi.Exited) {
 	s := m.byID[e.ID]
 	m.mu.Unlock()
 	if s == nil { // never finished being created, or already forgotten
-		for i := range m.ahead {
-			m.ahead[i].exited(e.ID)
-		}
+		m.Ahead.Exited(e.ID)
 		return
 	}
 	if !s.isPID1(e.PID) { // watchPID1 learns of one that ends while it is being created
@@ -429,20 +425,21 @@ func (m *Manager) Leave() { m.leaving.Store(true) }
 // What was closed is still to be ended with Close.
 func (m *Manager) CloseEmpty() bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.count() > 0 {
-		return false
+	empty := m.count() == 0
+	m.closed = m.closed || empty
+	m.mu.Unlock()
+	if empty {
+		m.Pools.Shut()
 	}
-	m.closed = true
-	return true
+	return empty
 }
 
 // Close removes every sandbox and waits until nothing is left, or ctx ends: then the error says how much is. No sandbox
 // can be created any more.
 func (m *Manager) Close(ctx context.Context) error {
+	m.Pools.Close()
 	m.mu.Lock()
 	m.closed = true
-	m.endPools()
 	m.trim.Stop()
 	m.cancel(ErrClosed)
 	m.mu.Unlock()
@@ -463,10 +460,9 @@ func (m *Manager) Close(ctx context.Context) error {
 
 // closeAll is Close but for the bound.
 func (m *Manager) closeAll(ctx context.Context) error {
+	m.Pools.Wait()
 	m.wg.Wait()
-	for i := range m.ahead {
-		m.ahead[i].close()
-	}
+	m.Ahead.Close()
 	m.mu.Lock()
 	all := make([]*Sandbox, 0, len(m.byID))
 	for _, s := range m.byID {

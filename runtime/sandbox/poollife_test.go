@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/warm"
 )
 
 // pool makes one of plain sandboxes.
@@ -23,7 +24,7 @@ func (r *rig) pool(name string, size int, change ...func(*api.PoolSpec)) api.Poo
 	for _, f := range change {
 		f(&p)
 	}
-	st, err := r.m.CreatePool(r.t.Context(), PoolRequest{Spec: p, User: 1000, Progress: func(api.Progress) {}})
+	st, err := r.m.Pools.Create(r.t.Context(), warm.Request{Spec: p, User: 1000, Progress: func(api.Progress) {}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func (r *rig) acquire(pool string, change ...func(*api.AcquireParams)) *api.Sand
 	for _, f := range change {
 		f(&a)
 	}
-	sb, err := r.m.Acquire(r.t.Context(), Caller{Conn: 1}, a)
+	sb, err := r.m.Pools.Acquire(r.t.Context(), 1, a)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func (r *rig) acquire(pool string, change ...func(*api.AcquireParams)) *api.Sand
 func (r *rig) filled(name string, available, inUse int) {
 	r.t.Helper()
 	testenv.Elapse(time.Second)
-	st, err := r.m.Pool(name)
+	st, err := r.m.Pools.Status(api.PoolParams{Pool: name})
 	if err != nil || st.Available != available || st.InUse != inUse || st.Total != available+inUse {
 		r.t.Errorf("%+v, %v, want %d and %d", st, err, available, inUse)
 	}
@@ -65,16 +66,16 @@ func TestPool(t *testing.T) {
 		waits := r.list()[0]
 		_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: params(waits.ID, "true"), Started: func(string, int) {}})
 		r.refused(api.FailedPrecondition, err)
-		_, err = r.m.Release(t.Context(), waits.ID)
+		_, err = r.m.Pools.Release(t.Context(), waits.ID)
 		r.refused(api.FailedPrecondition, err)
 		sb := r.acquire("p", func(a *api.AcquireParams) { a.Name, a.Labels = "mine", map[string]string{"a": "b"} })
 		if sb == nil || sb.State != api.Running || sb.Name != "mine" || sb.Labels["a"] != "b" || sb.Pool != "p" {
 			t.Fatalf("%+v", sb)
 		}
-		_, err = r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "p", Name: "mine"})
+		_, err = r.m.Pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", Name: "mine"})
 		r.refused(api.AlreadyExists, err)
 		r.filled("p", 2, 1)
-		if _, err := r.m.Release(t.Context(), "mine"); err != nil {
+		if _, err := r.m.Pools.Release(t.Context(), "mine"); err != nil {
 			t.Error(err)
 		}
 		r.settle()
@@ -83,20 +84,20 @@ func TestPool(t *testing.T) {
 		}
 		r.filled("p", 2, 0)
 		own := r.create()
-		_, err = r.m.Release(t.Context(), own.ID)
+		_, err = r.m.Pools.Release(t.Context(), own.ID)
 		r.refused(api.FailedPrecondition, err)
 		r.remove(own.ID)
-		if st, err := r.m.ResizePool("p", 4); err != nil || st.Size != 4 {
+		if st, err := r.m.Pools.Resize(api.PoolResizeParams{Pool: "p", Size: 4}); err != nil || st.Size != 4 {
 			t.Errorf("%+v, %v", st, err)
 		}
 		r.filled("p", 4, 0)
-		if _, err := r.m.ResizePool("p", 1); err != nil {
+		if _, err := r.m.Pools.Resize(api.PoolResizeParams{Pool: "p", Size: 1}); err != nil {
 			t.Error(err)
 		}
 		r.filled("p", 1, 0)
 		kept := r.acquire("p")
 		r.filled("p", 1, 1)
-		if gone, err := r.m.RemovePool("p"); err != nil || gone.Removed != 1 || gone.InUse != 1 {
+		if gone, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil || gone.Removed != 1 || gone.InUse != 1 {
 			t.Errorf("%+v, %v", gone, err)
 		}
 		r.settle()
@@ -150,7 +151,7 @@ func TestPoolWait(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context()) // one who goes, and one behind
 		gone, next := make(chan error), make(chan *api.Sandbox)
 		go func() {
-			sb, err := r.m.Acquire(ctx, Caller{Conn: 1}, api.AcquireParams{Pool: "p", WaitMS: 60000})
+			sb, err := r.m.Pools.Acquire(ctx, 1, api.AcquireParams{Pool: "p", WaitMS: 60000})
 			if sb != nil {
 				t.Errorf("%+v", sb)
 			}
@@ -168,7 +169,7 @@ func TestPoolWait(t *testing.T) {
 			t.Error("none")
 		}
 		r.filled("p", 1, 8)
-		if _, err := r.m.RemovePool("p"); err != nil {
+		if _, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil {
 			t.Error(err)
 		}
 		r.settle()
@@ -183,10 +184,10 @@ func TestPoolWait(t *testing.T) {
 func TestPoolFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.points.failing("Images.Resolve", errInjected)
-		_, err := r.m.CreatePool(t.Context(), PoolRequest{Spec: api.PoolSpec{Name: "p", Size: 2,
+		_, err := r.m.Pools.Create(t.Context(), warm.Request{Spec: api.PoolSpec{Name: "p", Size: 2,
 			Sandbox: api.Spec{Image: "tiny"}}, User: 1000, Progress: func(api.Progress) {}})
-		if !errors.Is(err, errInjected) || len(r.m.Pools()) != 0 {
-			t.Errorf("%v, %+v", err, r.m.Pools())
+		if !errors.Is(err, errInjected) || len(r.m.Pools.All()) != 0 {
+			t.Errorf("%v, %+v", err, r.m.Pools.All())
 		}
 		r.points.failing("Images.Resolve", nil)
 		r.pool("p", 2)
@@ -200,19 +201,19 @@ func TestPoolFails(t *testing.T) {
 		if n := r.points.count("Images.Resolve"); n < 60 || n > 70 {
 			t.Errorf("tried %d times in an hour", n)
 		}
-		if st, err := r.m.Pool("p"); err != nil || st.Error == "" || st.Available != 0 {
+		if st, err := r.m.Pools.Status(api.PoolParams{Pool: "p"}); err != nil || st.Error == "" || st.Available != 0 {
 			t.Errorf("%+v, %v", st, err)
 		}
-		_, err = r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "p", WaitMS: 120000})
+		_, err = r.m.Pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", WaitMS: 120000})
 		if !errors.Is(err, errInjected) {
 			t.Errorf("%v", err)
 		}
 		r.points.failing("Images.Resolve", nil)
 		testenv.Elapse(2 * time.Minute)
-		if st, err := r.m.Pool("p"); err != nil || st.Error != "" || st.Available != 2 {
+		if st, err := r.m.Pools.Status(api.PoolParams{Pool: "p"}); err != nil || st.Error != "" || st.Available != 2 {
 			t.Errorf("%+v, %v", st, err)
 		}
-		if _, err := r.m.RemovePool("p"); err != nil {
+		if _, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil {
 			t.Error(err)
 		}
 		r.settle()
@@ -241,31 +242,31 @@ func TestPoolRefused(t *testing.T) {
 		} {
 			p := api.PoolSpec{Name: "x", Size: 1, Sandbox: api.Spec{Image: "tiny"}}
 			change(&p)
-			_, err := r.m.CreatePool(t.Context(), PoolRequest{Spec: p, User: 1000, Progress: func(api.Progress) {}})
+			_, err := r.m.Pools.Create(t.Context(), warm.Request{Spec: p, User: 1000, Progress: func(api.Progress) {}})
 			var e *api.Error
 			if !errors.As(err, &e) || e.Code != api.InvalidArgument || e.Field != field {
 				t.Errorf("%s: %v", field, err)
 			}
 		}
-		if list := r.m.Pools(); len(list) > 0 {
+		if list := r.m.Pools.All(); len(list) > 0 {
 			t.Errorf("%+v", list)
 		}
 		r.pool("x", 1)
-		_, err := r.m.CreatePool(t.Context(), PoolRequest{Spec: api.PoolSpec{Name: "x", Size: 1,
+		_, err := r.m.Pools.Create(t.Context(), warm.Request{Spec: api.PoolSpec{Name: "x", Size: 1,
 			Sandbox: api.Spec{Image: "tiny"}}, User: 1000, Progress: func(api.Progress) {}})
 		r.refused(api.AlreadyExists, err)
-		_, err = r.m.ResizePool("x", 99)
+		_, err = r.m.Pools.Resize(api.PoolResizeParams{Pool: "x", Size: 99})
 		r.refused(api.InvalidArgument, err)
 		for _, a := range []api.AcquireParams{{WaitMS: -1}, {Name: "sb_x"}, {Owner: "me"}} {
 			a.Pool = "x"
-			_, err := r.m.Acquire(t.Context(), Caller{Conn: 1}, a)
+			_, err := r.m.Pools.Acquire(t.Context(), 1, a)
 			r.refused(api.InvalidArgument, err)
 		}
-		_, err = r.m.Pool("y")
+		_, err = r.m.Pools.Status(api.PoolParams{Pool: "y"})
 		r.refused(api.NotFound, err)
-		_, err = r.m.RemovePool("y")
+		_, err = r.m.Pools.Remove(api.PoolParams{Pool: "y"})
 		r.refused(api.NotFound, err)
-		_, err = r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "y"})
+		_, err = r.m.Pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "y"})
 		r.refused(api.NotFound, err)
 	})
 }
@@ -285,12 +286,12 @@ func TestPoolHealth(t *testing.T) {
 				t.Errorf("%+v is dead", sb)
 			}
 		}
-		testenv.Elapse(2 * replaceAfter)
+		testenv.Elapse(2 * time.Second)
 		r.filled("p", 2, 1)
 		if n := len(r.list()); n != 3 {
 			t.Errorf("%d sandboxes", n)
 		}
-		if _, err := r.m.RemovePool("p"); err != nil {
+		if _, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil {
 			t.Error(err)
 		}
 		r.settle()
@@ -309,12 +310,12 @@ func TestPoolRemoved(t *testing.T) {
 			arrived, release := r.points.holding("Launcher.Create")
 			waits := make(chan error)
 			go func() {
-				_, err := r.m.Acquire(t.Context(), Caller{Conn: 1}, api.AcquireParams{Pool: "p", WaitMS: 60000})
+				_, err := r.m.Pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", WaitMS: 60000})
 				waits <- err
 			}()
 			<-arrived
 			if how == "remove" {
-				if _, err := r.m.RemovePool("p"); err != nil {
+				if _, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil {
 					t.Error(err)
 				}
 				r.refused(api.NotFound, <-waits)
@@ -358,7 +359,7 @@ func TestPoolOwner(t *testing.T) {
 		if st := r.state(sb.ID); st != api.StateRemoved {
 			t.Errorf("%s", st)
 		}
-		if _, err := r.m.RemovePool("p"); err != nil {
+		if _, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -387,7 +388,7 @@ func TestPoolsConfigured(t *testing.T) {
 		set.Pools = nil
 		r.m.Configure(set)
 		r.settle()
-		if list := r.m.Pools(); len(list) != 1 || list[0].Name != "mine" || list[0].Configured {
+		if list := r.m.Pools.All(); len(list) != 1 || list[0].Name != "mine" || list[0].Configured {
 			t.Errorf("%+v", list)
 		}
 		for _, sb := range first {

@@ -40,6 +40,9 @@ func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 	return w, plain
 }
 
+// Image is the image as it was asked for.
+func (k aheadKey) Image() string { return k.image }
+
 // prepared is what a generic sandbox was given ahead.
 type prepared struct {
 	key   aheadKey
@@ -54,10 +57,9 @@ type prepared struct {
 func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, networked bool) (err error) {
 	m.preparing.RLock()
 	defer m.preparing.RUnlock()
-	s := &Sandbox{id: g.id, dir: g.dir, record: api.Sandbox{
-		Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
-	}}
-	m.placeCgroup(s)
+	s := m.newSandbox(api.Sandbox{
+		ID: g.id, Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
+	}, api.Spec{}, 0)
 	s.record.Network.Mode = api.NetNone
 	if networked {
 		s.record.Network.Mode = api.NetAllow
@@ -71,7 +73,7 @@ func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, netw
 	for _, do := range []func(*creation, context.Context) error{
 		(*creation).resolve,
 		func(f *creation, _ context.Context) (err error) { d.lower, err = layerIDs(f.s.root); return err },
-		(*creation).folders,
+		(*creation).claimFolders,
 		func(f *creation, _ context.Context) error { f.bindAbout(); return nil },
 		(*creation).swapRoot,
 		(*creation).rehearse,
@@ -141,7 +143,7 @@ func (f *creation) rehearse(ctx context.Context) error {
 
 // rehearsePooled rehearses in a sandbox that will wait in a pool, and is as good when that fails.
 func (f *creation) rehearsePooled(ctx context.Context) error {
-	if f.s.pool == nil || len(f.s.folders.Guards) > 0 || f.claimed != nil && f.claimed.prepared != nil {
+	if !f.s.waits() || len(f.s.folders.Guards) > 0 {
 		return nil
 	}
 	if err := f.rehearse(ctx); err != nil {
@@ -172,11 +174,11 @@ func layerIDs(r *Root) ([]workspace.ID, error) {
 // errOutdated is why a prepared sandbox is not used.
 var errOutdated = errors.New("the image is another one meanwhile")
 
-// checkPrepared compares the root that f has resolved with what its sandbox was given. A layer that was removed and
-// made again has the same name: its folder is another, for the mount keeps the inode of the old one.
-func (f *creation) checkPrepared() error {
-	if f.claimed == nil || f.claimed.prepared == nil {
-		return nil
+// takeImage resolves the image of a prepared sandbox, and compares it with what that was given. A layer that was removed
+// and made again has the same name: its folder is another, for the mount keeps the inode of the old one.
+func (f *creation) takeImage(ctx context.Context) error {
+	if err := f.resolve(ctx); err != nil {
+		return err
 	}
 	d, r := f.claimed.prepared, f.s.root
 	ids, err := layerIDs(r)
@@ -190,8 +192,19 @@ func (f *creation) checkPrepared() error {
 	return nil
 }
 
+// takeFolders finds all there, the limit too.
+func (f *creation) takeFolders(context.Context) error {
+	f.s.disk = f.claimed.prepared.disk
+	return nil
+}
+
+// takeAbout tells a prepared sandbox what it may do, in what it has of that.
+func (f *creation) takeAbout(context.Context) error { return f.m.tellNew(f.s) }
+
 // takePrepared makes f's sandbox the one that was prepared for it.
-func (f *creation) takePrepared() error {
+func (f *creation) takePrepared(context.Context) error {
+	start := time.Now()
+	f.s.execs.SetSpare(f.claimed.spare)
 	f.s.pidfd, f.s.guest = f.claimed.pidfd, f.claimed.guest
 	f.undo.Add(f.claimed.end)
 	if err := f.m.cfg.Launcher.Take(f.s.id); err != nil {
@@ -199,5 +212,21 @@ func (f *creation) takePrepared() error {
 	}
 	f.s.setPID(f.claimed.pid)
 	f.m.watchCalls(f.s)
+	f.phases["launch.prepared"] = ms(time.Since(start))
+	if f.claimed.prepared.key.shm != f.m.shmBytes(f.s) { // memory has no cgroup
+		if err := f.sizeShm(); err != nil {
+			return err
+		}
+	}
+	f.phases["launch.claim"] = ms(time.Since(start))
 	return nil
+}
+
+// readPrepared takes what was read of PID 1 when it was prepared, and reads the rest.
+func (f *creation) readPrepared(context.Context) error {
+	walls := f.claimed.prepared.walls
+	if err := addNetwork(&walls, f.proc(), f.netns, f.s.net); err != nil {
+		return err
+	}
+	return f.isolated(walls, f.claimed.prepared.labels)
 }

@@ -59,10 +59,15 @@ func wallsOf(proc string, h *Host, profile api.SeccompProfile) (api.Isolation, e
 }
 
 func (f *creation) readBack(context.Context) error {
-	iso, err := f.isolation()
+	iso, err := isolationOf(f.proc(), &f.m.cfg.Host, f.s.record.Seccomp, f.netns, f.s.net)
 	if err != nil {
 		return err
 	}
+	return f.isolated(iso, labelsOf(f.proc()))
+}
+
+// isolated adds what was asked for to what was read of PID 1, and notes it.
+func (f *creation) isolated(iso api.Isolation, label labels) error {
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
 	if w, ok := f.m.cfg.Host.guards().Wall(&f.req.Spec, f.s.folders.Guards); ok {
 		iso.Walls = append(iso.Walls, w)
@@ -70,7 +75,7 @@ func (f *creation) readBack(context.Context) error {
 	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.EmulatesIDs()); err != nil {
 		return err
 	}
-	if err := f.m.cfg.Host.addLabel(&iso, f.labels(), f.req.Spec.AppArmor); err != nil {
+	if err := f.m.cfg.Host.addLabel(&iso, label, f.req.Spec.AppArmor); err != nil {
 		return err
 	}
 	if err := f.addAsked(&iso); err != nil {
@@ -110,24 +115,6 @@ func (f *creation) addAsked(iso *api.Isolation) error {
 
 // proc is what the kernel tells of the sandbox's PID 1.
 func (f *creation) proc() string { return f.m.cfg.Kernel.Proc(f.s.record.PID) }
-
-// isolation is read once of one that was prepared.
-func (f *creation) isolation() (iso api.Isolation, err error) {
-	h := &f.m.cfg.Host
-	if f.claimed == nil || f.claimed.prepared == nil || f.s.record.Seccomp != api.SeccompDefault {
-		return isolationOf(f.proc(), h, f.s.record.Seccomp, f.netns, f.s.net)
-	}
-	iso = f.claimed.prepared.walls
-	return iso, addNetwork(&iso, f.proc(), f.netns, f.s.net)
-}
-
-// labels are read once, too.
-func (f *creation) labels() labels {
-	if f.claimed == nil || f.claimed.prepared == nil {
-		return labelsOf(f.proc())
-	}
-	return f.claimed.prepared.labels
-}
 
 // addNetwork adds how the network policy is enforced, in the very namespace that it
 // is in force in.

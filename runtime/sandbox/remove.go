@@ -198,6 +198,7 @@ func (m *Manager) Settle(ctx context.Context) {
 
 // takeOut takes s out of the maps, and reports whether it was there. Its removal counts from then on.
 func (m *Manager) takeOut(s *Sandbox) bool {
+	m.leavePool(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byID[s.id] != s {
@@ -211,9 +212,6 @@ func (m *Manager) takeOut(s *Sandbox) bool {
 	}
 	m.lastBusy = time.Now()
 	m.unscope(s)
-	if s.pool != nil {
-		s.pool.lost(s)
-	}
 	return true
 }
 

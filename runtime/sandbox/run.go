@@ -91,7 +91,7 @@ func (m *Manager) forRun(ctx context.Context, req *RunRequest) (*api.Sandbox, er
 	if p.Acquire != nil {
 		a := *p.Acquire
 		a.Owner = api.OwnerConnection
-		sb, err := m.Acquire(ctx, Caller{Conn: req.Conn}, a)
+		sb, err := m.Pools.Acquire(ctx, req.Conn, a)
 		if err == nil && sb == nil {
 			err = api.Errorf(api.ResourceExhausted, "no sandbox of pool %q is ready", a.Pool).
 				WithField("acquire.wait_ms").WithHint("wait longer, or make the pool larger: hutch pool resize")

@@ -34,9 +34,7 @@ type Sandbox struct {
 	// templated is what its template says beside the spec; nil of most.
 	templated *templated
 	unready   bool     // it is being built, or what its template starts is not ready; mu guards it
-	pool      *pool    // it waits in, or was acquired from; nil for most
-	poolAge   int      // pool.age when it was begun
-	taken     bool     // acquired; Manager.mu guards it
+	pooled    pooled   // Manager.mu guards it once the sandbox waits
 	cpus      seenCPUs // Manager.mu guards it
 	conn      uint64   // the creating connection, when Spec.Owner ties the sandbox to it
 

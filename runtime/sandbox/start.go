@@ -15,7 +15,6 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/internal/treecopy"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -260,16 +259,8 @@ func (s *Sandbox) stopTTL() {
 func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	record := old.Record()
 	record.State, record.Kept, record.Reason = api.Creating, false, ""
-	s := &Sandbox{
-		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
-		conn:  req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: old.turn.shared(),
-		execs:  exec.NewSet(exec.ClockState{}),
-		record: record, templated: old.templated,
-		exited: make(chan struct{}), meter: make(chan struct{}, 1),
-	}
-	m.placeCgroup(s)
-	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
+	s := m.newSandbox(record, req.Spec, old.user)
+	s.conn, s.turn, s.templated = req.Conn, old.turn.shared(), old.templated
 	if record.Network.Mode != api.NetNone {
 		if err := s.seen.Recall(old.wantedFile()); err != nil {
 			return nil, err

@@ -57,7 +57,7 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 		s.record.PhasesMS = phases
 	}
 	s.mu.Unlock()
-	if s.pool != nil && !s.taken { // pool.made makes it wait, when it is listed there
+	if s.waits() { // the pool makes it wait, when it is listed there
 		return s.saveAs(api.Waiting)
 	}
 	return s.save()

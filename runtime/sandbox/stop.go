@@ -18,9 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
-	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
@@ -284,18 +282,13 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	if err != nil || from.Root == nil || from.Record.ID != id {
 		return nil, fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
 	}
-	s := &Sandbox{
-		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
-		templated: from.Template, layers: from.Layers, base: from.Base,
-		folders: workspace.Set{IDs: from.Folders}, nproc: m.cfg.Host.NProc, record: from.Record,
-		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
-		exited: make(chan struct{}), meter: make(chan struct{}, 1), stopped: true,
-	}
+	s := m.newSandbox(from.Record, from.Spec, from.User)
+	s.dir, s.cgroup, s.grouped, s.stopped = dir, "", false, true
+	s.root, s.templated, s.layers, s.base = from.Root, from.Template, from.Layers, from.Base
+	s.folders.IDs = from.Folders
 	close(s.exited)
 	s.root.Release = func() {}
-	s.exposed = nil // they are listened at by nobody
 	s.record.State, s.record.Kept, s.record.PID = api.Stopped, true, 0
-	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if s.record.Network.Mode != api.NetNone {
 		if err := s.seen.Recall(s.wantedFile()); err != nil {
 			return nil, err

@@ -197,7 +197,7 @@ func (m *Manager) OfTemplate(name string) (used, waiting int) {
 		if s.templated == nil || s.templated.Name != name {
 			continue
 		}
-		if s.pool != nil && !s.taken {
+		if s.waits() {
 			waiting++
 		} else {
 			used++

@@ -104,7 +104,7 @@ func TestTemplatePool(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.quiet(func() {
 			p := api.PoolSpec{Name: "t", Size: 2, Sandbox: api.Spec{Template: "t"}}
-			if err := r.m.KeepPool(p, 1000); err != nil {
+			if err := r.m.Pools.KeepTemplate(p, 1000); err != nil {
 				t.Fatal(err)
 			}
 			testenv.Elapse(2 * time.Second)
@@ -112,7 +112,7 @@ func TestTemplatePool(t *testing.T) {
 				t.Errorf("%d and %d", used, waiting)
 			}
 			before := r.list()
-			r.m.RenewPools("t")
+			r.m.Pools.RenewTemplate("t")
 			testenv.Elapse(2 * time.Second)
 			for _, sb := range before {
 				if st := r.state(sb.ID); st != api.StateRemoved {
@@ -127,7 +127,7 @@ func TestTemplatePool(t *testing.T) {
 				t.Errorf("%+v, %v", rec, err)
 			}
 			p.Size = 0
-			if err := r.m.KeepPool(p, 1000); err != nil || len(r.m.Pools()) != 0 {
+			if err := r.m.Pools.KeepTemplate(p, 1000); err != nil || len(r.m.Pools.All()) != 0 {
 				t.Errorf("%v", err)
 			}
 			r.settle()

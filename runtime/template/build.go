@@ -247,7 +247,7 @@ func (s *Set) Build(ctx context.Context, by sandbox.Caller, p api.TemplateBuildP
 	steps := slices.ContainsFunc(chain, func(d *definition) bool { return len(d.Spec.Steps) > 0 })
 	out.Ran, out.Cached = o.ran, steps && o.ran == 0
 	if after := s.store.built(p.Template); o.ran > 0 || before != nil && after != nil && before.Key != after.Key {
-		s.cfg.Boxes.RenewPools(p.Template)
+		s.cfg.Boxes.Pools.RenewTemplate(p.Template)
 	}
 	return out, nil
 }

@@ -158,7 +158,7 @@ func (s *Set) Create(ctx context.Context, by sandbox.Caller, p api.TemplateCreat
 	if err := s.store.put(n, &d.kept, p.Replace); err != nil {
 		return api.Template{}, err
 	}
-	s.cfg.Boxes.RenewPools(p.Name)
+	s.cfg.Boxes.Pools.RenewTemplate(p.Name)
 	s.keepPool(d)
 	return s.Get(ctx, api.TemplateParams{Template: p.Name})
 }
@@ -168,7 +168,7 @@ func (s *Set) checkPool(t *api.TemplateSpec) error {
 	if t.PoolSize == 0 {
 		return nil
 	}
-	p, err := s.cfg.Boxes.Pool(t.Name)
+	p, err := s.cfg.Boxes.Pools.Status(api.PoolParams{Pool: t.Name})
 	if err == nil && p.Sandbox.Template != t.Name {
 		return api.Errorf(api.AlreadyExists, "there is a pool %q, which is none of this template", t.Name).
 			WithField("pool_size").
@@ -182,7 +182,7 @@ func (s *Set) keepPool(d *definition) {
 	if s.cfg.Private {
 		return
 	}
-	err := s.cfg.Boxes.KeepPool(api.PoolSpec{Name: d.Spec.Name, Size: d.Spec.PoolSize,
+	err := s.cfg.Boxes.Pools.KeepTemplate(api.PoolSpec{Name: d.Spec.Name, Size: d.Spec.PoolSize,
 		Sandbox: api.Spec{Template: d.Spec.Name}}, d.User)
 	if err != nil {
 		s.cfg.Logger.Warn("make the pool of a template", "template", d.Spec.Name, "err", err)
@@ -263,8 +263,9 @@ func (s *Set) Remove(_ context.Context, p api.TemplateParams) (out api.TemplateR
 	if err := s.unused(name); err != nil {
 		return out, err
 	}
-	if p, err := s.cfg.Boxes.Pool(name); err == nil && p.Sandbox.Template == name {
-		if _, err := s.cfg.Boxes.RemovePool(name); err != nil && api.ErrorCode(err) != api.NotFound {
+	pool := api.PoolParams{Pool: name}
+	if p, err := s.cfg.Boxes.Pools.Status(pool); err == nil && p.Sandbox.Template == name {
+		if _, err := s.cfg.Boxes.Pools.Remove(pool); err != nil && api.ErrorCode(err) != api.NotFound {
 			return out, err
 		}
 		out.Pooled = p.Available
@@ -298,7 +299,7 @@ func (s *Set) unused(name string) error {
 				WithHint("remove that one first: hutch template rm %s", d.Spec.Name)
 		}
 	}
-	for _, p := range s.cfg.Boxes.Pools() {
+	for _, p := range s.cfg.Boxes.Pools.All() {
 		if p.Sandbox.Template == name && p.Name != name {
 			return api.Errorf(api.FailedPrecondition, "pool %s is of template %s", p.Name, name).WithField("template").
 				WithHint("remove it first: hutch pool rm %s", p.Name)

@@ -58,9 +58,9 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 // an image, a hutchd before, or the shelf is the caller's to add.
 func (m *Manager) newSandbox(record api.Sandbox, sp api.Spec, user uint32) *Sandbox {
 	s := &Sandbox{
-		id: record.ID, name: record.Name, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, user: user, record: record,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
-		exited: make(chan struct{}), meter: make(chan struct{}, 1),
+		id: record.ID, name: record.Name, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, user: user,
+		record: record, nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(),
+		execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{}), meter: make(chan struct{}, 1),
 	}
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	m.placeCgroup(s)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"maps"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -23,8 +24,11 @@ func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, key aheadK
 	return h.m.prepareAhead(ctx, g, key, kindAhead(kind)&networkedAhead != 0)
 }
 
-func (h aheadHost) Alive(g *generic) bool {
-	exited, err := h.m.cfg.Kernel.Exited(g.pidfd)
+func (h aheadHost) Alive(g *generic) bool { return h.m.lives(g.pidfd) }
+
+// lives reports whether the PID 1 of a pidfd has not ended.
+func (m *Manager) lives(pidfd *os.File) bool {
+	exited, err := m.cfg.Kernel.Exited(pidfd)
 	return err == nil && !exited
 }
 
@@ -125,13 +129,9 @@ type poolsBox struct {
 
 func (b poolsBox) ID() string          { return b.s.id }
 func (b poolsBox) Record() api.Sandbox { return b.s.Record() }
+func (b poolsBox) Alive() bool         { return b.m.lives(b.s.pidfd) }
 func (b poolsBox) Settle() bool        { return b.s.transition(api.Waiting, "") }
 func (b poolsBox) Remove(why string)   { b.m.removeLater(b.s, why) }
-
-func (b poolsBox) Alive() bool {
-	exited, err := b.m.cfg.Kernel.Exited(b.s.pidfd)
-	return err == nil && !exited
-}
 
 func (b poolsBox) Assign(conn uint64, a *api.AcquireParams) error {
 	m, s := b.m, b.s

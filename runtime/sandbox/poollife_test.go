@@ -97,7 +97,8 @@ func TestPool(t *testing.T) {
 		r.filled("p", 1, 0)
 		kept := r.acquire("p")
 		r.filled("p", 1, 1)
-		if gone, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"}); err != nil || gone.Removed != 1 || gone.InUse != 1 {
+		gone, err := r.m.Pools.Remove(api.PoolParams{Pool: "p"})
+		if err != nil || gone.Removed != 1 || gone.InUse != 1 {
 			t.Errorf("%+v, %v", gone, err)
 		}
 		r.settle()

@@ -174,8 +174,8 @@ func layerIDs(r *Root) ([]workspace.ID, error) {
 // errOutdated is why a prepared sandbox is not used.
 var errOutdated = errors.New("the image is another one meanwhile")
 
-// takeImage resolves the image of a prepared sandbox, and compares it with what that was given. A layer that was removed
-// and made again has the same name: its folder is another, for the mount keeps the inode of the old one.
+// takeImage resolves the image of a prepared sandbox, and compares it with what that was given. A layer that was
+// removed and made again has the same name: its folder is another, for the mount keeps the inode of the old one.
 func (f *creation) takeImage(ctx context.Context) error {
 	if err := f.resolve(ctx); err != nil {
 		return err

@@ -170,7 +170,7 @@ func (k *Kind[G, K]) discard(all ...entry[G, K]) {
 	}
 }
 
-// Refill sees to it that enough wait some time after the last create, which it is told of.
+// Refill reports a create: some time after the last one enough wait again.
 func (k *Kind[G, K]) Refill() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -61,8 +61,8 @@ type Sandboxes interface {
 	InUse() map[string]int
 	// Remove kills one and deletes its record and files. It returns when nothing of it runs.
 	Remove(ctx context.Context, ref string) (api.KillResult, error)
-	// Enter says that a connection may get a sandbox soon. leave ends that, and reports whether the connection has ended
-	// meanwhile.
+	// Enter says that a connection may get a sandbox soon. leave ends that, and reports whether the connection has
+	// ended meanwhile.
 	Enter(conn uint64) (leave func() (gone bool))
 }
 

@@ -251,7 +251,8 @@ func (h *host) pool(name string, size int, change ...func(*api.PoolSpec)) {
 	for _, f := range change {
 		f(&spec)
 	}
-	if _, err := h.pools.Create(h.t.Context(), Request{Spec: spec, User: 1, Progress: func(api.Progress) {}}); err != nil {
+	_, err := h.pools.Create(h.t.Context(), Request{Spec: spec, User: 1, Progress: func(api.Progress) {}})
+	if err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -207,8 +207,8 @@ func TestPoolLost(t *testing.T) {
 	})
 }
 
-// TestPoolHand: one that cannot be given to a caller goes back, unless it has ended: then the caller gets another, a few
-// times. A caller whose connection is gone gets none.
+// TestPoolHand: one that cannot be given to a caller goes back, unless it has ended: then the caller gets another, a
+// few times. A caller whose connection is gone gets none.
 func TestPoolHand(t *testing.T) {
 	inPools(t, func(t *testing.T, h *host) {
 		h.pool("p", 1)

@@ -18,7 +18,7 @@ func NewAhead[G Launched, K Key](ctx context.Context, kinds int, by Launcher[G, 
 	a := &Ahead[G, K]{kinds: make([]Kind[G, K], kinds)}
 	for i := range a.kinds {
 		k := &a.kinds[i]
-		k.ctx, k.by, k.log, k.number, k.fill = ctx, by, log, i, k.refill
+		k.ctx, k.by, k.log, k.number, k.due = ctx, by, log, i, k.refill
 	}
 	return a
 }

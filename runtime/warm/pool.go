@@ -141,7 +141,7 @@ func (ps *Pools) add(spec api.PoolSpec, user uint32) (*pool, error) {
 			WithHint("choose another name, or remove it: hutch pool rm %s", spec.Name)
 	}
 	p := &pool{ps: ps, spec: spec, user: user}
-	p.stock.fill = func() {
+	p.due = func() {
 		ps.mu.Lock()
 		defer ps.unlock()
 		p.fill()

@@ -17,16 +17,16 @@ type stock[T interface{ ID() string }] struct {
 	ready  []T
 	making int
 	closed bool
-	timer  *time.Timer // calls fill; nil until there was a reason to
-	fill   func()      // takes the lock
+	timer  *time.Timer // calls due; nil until there was a reason to
+	due    func()      // makes what is missing; takes the lock
 }
 
-// later has fill called after a while, and no more at the time that was set before.
+// later has due called after a while, and no more at the time that was set before.
 func (s *stock[T]) later(after time.Duration) {
 	switch {
 	case s.closed:
 	case s.timer == nil:
-		s.timer = time.AfterFunc(after, s.fill)
+		s.timer = time.AfterFunc(after, s.due)
 	default:
 		s.timer.Reset(after)
 	}

@@ -178,8 +178,12 @@ type Explainer interface {
 	Unguarded(exec string) []api.Unguarded
 }
 
-// Launcher is hutch-launch, which holds what outlives hutchd. See sandbox.Launcher.
+// Launcher is hutch-launch, which holds what outlives hutchd. id is a sandbox's.
 type Launcher interface {
+	// Hold makes the files of an exec, and what the next hutchd must know of it, outlive this one; await returns what
+	// is spooled. The files stay the caller's. Flush stores, or passes on, what the pipes hold now. Note replaces what
+	// the next hutchd is told beside that, End notes how the exec ended, Drop forgets it. Loosen closes the duplicates
+	// of files that Hold only keeps.
 	Hold(id string, e launchapi.Exec, files ...*os.File) (await func() ([]launchapi.Stream, error), err error)
 	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
 	Note(id, exec string, note json.RawMessage) error
@@ -188,14 +192,22 @@ type Launcher interface {
 	Loosen(id, exec string) error
 }
 
-// Cgroups are those of commands, below their sandboxes' own. See sandbox.Cgroups. Only Kill waits for a process.
+// Cgroups are those of commands, below their sandboxes' own, whose paths they are called with. Only Kill waits for a
+// process.
 type Cgroups interface {
+	// Make makes one, with the limits that are its own. Reusable says that one that was not killed is as good as new
+	// but for its Usage: CPU time, and the peak of memory, 0 where that is not known.
 	Make(sandbox, exec string, l api.Limits) error
 	Reusable(sandbox, exec string) bool
-	Number(sandbox, exec string) uint64
 	Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error)
+	// Number is the number by which the kernel knows it, 0 of one that is gone.
+	Number(sandbox, exec string) uint64
+	// Kill kills all its processes, waits until they are gone or ctx ends, and lists their pids as the sandbox counts.
 	Kill(ctx context.Context, sandbox, exec string) ([]int, error)
+	// Retire removes it once its last process has ended.
 	Retire(sandbox, exec string)
+	// Stats is what the sandbox's has counted. Events counts its processes that were killed for memory and the forks
+	// that were refused, or with the path of a command's, that one's.
 	Stats(sandbox string) (api.Stats, error)
 	Events(sandbox string) (oom, pids uint64)
 }

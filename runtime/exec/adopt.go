@@ -68,7 +68,7 @@ func (t *Table) Adopt(ctx context.Context, s Sandbox, h *Held, leader Process) *
 	t.add(r)
 	if r.kept != "" {
 		r.set.AddKept(1)
-		t.watchKept(r)
+		watchKept(r)
 	}
 	r.watch(limited)
 	t.cfg.Background.Go(func() {

@@ -31,7 +31,7 @@ func (t *Table) boundsOf(s Sandbox, p *api.ExecParams) (b bounds, err error) {
 	if p.Limits != nil {
 		own = *p.Limits
 	}
-	if b.timeout, err = t.timeoutOf(sandbox.TimeoutS, p, own.TimeoutS); err != nil {
+	if b.timeout, err = timeoutOf(t.cfg.Sandboxes.Bounds(), sandbox.TimeoutS, p, own.TimeoutS); err != nil {
 		return b, err
 	}
 	b.cpu = seconds(positive(own.CPUTimeS, sandbox.CPUTimeS))
@@ -64,15 +64,14 @@ func positive[T int64 | float64](own, otherwise T) T {
 }
 
 // timeoutOf is the wall time that an exec may take, 0 for no end.
-func (t *Table) timeoutOf(sandbox float64, p *api.ExecParams, own float64) (time.Duration, error) {
-	exec := t.cfg.Sandboxes.Bounds()
+func timeoutOf(most api.ExecBounds, sandbox float64, p *api.ExecParams, own float64) (time.Duration, error) {
 	field := "limits.timeout_s"
 	if p.TimeoutS != nil {
 		own, field = *p.TimeoutS, "timeout_s"
 	}
 	switch {
-	case own > exec.MaxTimeoutS && !p.Unbounded():
-		return 0, TooLong(field, own, exec.MaxTimeoutS)
+	case own > most.MaxTimeoutS && !p.Unbounded():
+		return 0, TooLong(field, own, most.MaxTimeoutS)
 	case own > 0 || p.TimeoutS != nil:
 		return seconds(own), nil
 	case sandbox > 0:
@@ -80,7 +79,7 @@ func (t *Table) timeoutOf(sandbox float64, p *api.ExecParams, own float64) (time
 	case p.Unbounded():
 		return 0, nil
 	}
-	return seconds(exec.TimeoutS), nil
+	return seconds(most.TimeoutS), nil
 }
 
 // TooLong refuses a timeout, in seconds, that is longer than any may be.

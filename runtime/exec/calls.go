@@ -123,7 +123,7 @@ func (t *Table) Kill(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
 		return api.ExecResult{}, err
 	}
 	res, err := t.Wait(ctx, api.WaitParams{Exec: p.Exec})
-	res.Killed = r.merge(res.Killed, left)
+	res.Killed = merge(r.PID(), res.Killed, left)
 	return res, err
 }
 

@@ -191,7 +191,7 @@ func (t *Table) kill(r *Exec) (guestapi.Event, error) {
 	if err == nil {
 		var end guestapi.Event
 		if end, err = r.leader.Wait(ctx); err == nil {
-			end.Killed = r.merge(killed, end.Killed)
+			end.Killed = merge(r.PID(), killed, end.Killed)
 			return end, nil
 		}
 	}
@@ -211,12 +211,12 @@ func (r *Exec) killGroup(ctx context.Context) ([]int, error) {
 }
 
 // merge joins lists of pids, the leader first.
-func (r *Exec) merge(lists ...[]int) []int {
+func merge(leader int, lists ...[]int) []int {
 	all := []int{}
 	for _, pid := range slices.Concat(lists...) {
 		switch {
 		case slices.Contains(all, pid):
-		case pid == r.PID():
+		case pid == leader:
 			all = slices.Insert(all, 0, pid)
 		default:
 			all = append(all, pid)

@@ -35,14 +35,14 @@ func (t *Table) Keep(ctx context.Context, p api.ExecParams, name string) (api.St
 		_, err := StartError(ctx, err)
 		return api.StartResult{}, err
 	}
-	t.watchKept(r)
+	watchKept(r)
 	t.cfg.Background.Go(r.follow)
 	return api.StartResult{Exec: r.id, PID: r.PID()}, nil
 }
 
 // watchKept stops counting a kept exec when it is over.
-func (t *Table) watchKept(r *Exec) {
-	t.cfg.Background.Go(func() {
+func watchKept(r *Exec) {
+	r.t.cfg.Background.Go(func() {
 		<-r.done
 		r.set.AddKept(-1)
 	})

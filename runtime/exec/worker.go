@@ -26,7 +26,7 @@ func (t *Table) StartShell(ctx context.Context, p api.ExecParams, channel, kept 
 // Timeout is the wall time that a command in a sandbox may take, of which its caller has asked for so many seconds; 0
 // is no end.
 func (t *Table) Timeout(s Sandbox, asked *float64) (time.Duration, error) {
-	return t.timeoutOf(s.Record().Limits.TimeoutS, &api.ExecParams{TimeoutS: asked}, 0)
+	return timeoutOf(t.cfg.Sandboxes.Bounds(), s.Record().Limits.TimeoutS, &api.ExecParams{TimeoutS: asked}, 0)
 }
 
 // Lengths are the known lengths of the streams.

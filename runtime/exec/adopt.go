@@ -31,10 +31,13 @@ func ReadHeld(execs []launchapi.HeldExec) ([]Held, error) {
 	return all, nil
 }
 
-// Guest is its id on the channel to PID 1. Ended reports whether its end is on record, so that PID 1 may have forgotten
-// it. Note is what Exec.Note has noted last.
-func (h *Held) Guest() uint64         { return h.meta.Guest }
-func (h *Held) Ended() bool           { return h.e.End != nil }
+// Guest is its id on the channel to PID 1.
+func (h *Held) Guest() uint64 { return h.meta.Guest }
+
+// Ended reports whether its end is on record, so that PID 1 may have forgotten it.
+func (h *Held) Ended() bool { return h.e.End != nil }
+
+// Note is what Exec.Note has noted last.
 func (h *Held) Note() json.RawMessage { return h.e.Note }
 
 // Adopt takes over an exec in a sandbox; leader is what PID 1 knows of it, and not used where its end is on record. It

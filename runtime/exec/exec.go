@@ -79,8 +79,10 @@ type Exec struct {
 	output    atomic.Int64
 }
 
-// ID is its own, Shell that of the shell that it is, "" for none.
-func (r *Exec) ID() string    { return r.id }
+// ID is its own.
+func (r *Exec) ID() string { return r.id }
+
+// Shell is the id of the shell that it is, "" for none.
 func (r *Exec) Shell() string { return r.shell }
 
 // Sandbox is the one that it is in.
@@ -100,8 +102,10 @@ func (r *Exec) PID() int {
 // Started is when it was.
 func (r *Exec) Started() time.Time { return r.start }
 
-// Done is closed when it has ended, and Outcome says how. Forgotten is closed when nobody finds it any more.
-func (r *Exec) Done() <-chan struct{}      { return r.done }
+// Done is closed when it has ended, and Outcome says how.
+func (r *Exec) Done() <-chan struct{} { return r.done }
+
+// Forgotten is closed when nobody finds it any more.
 func (r *Exec) Forgotten() <-chan struct{} { return r.forgotten }
 
 // Stop ends it for a reason, which is a *Cause, and does not wait for the end.

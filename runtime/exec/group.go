@@ -86,14 +86,14 @@ func (t *Table) MakeSpare(s Sandbox) error {
 	return nil
 }
 
-// Spare are the cgroups that a sandbox has ready for commands, and SetSpare says which it has: as it is handed over, or
-// none where they were killed.
+// Spare are the cgroups that a sandbox has ready for commands.
 func (set *Set) Spare() []Group {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	return slices.Clone(set.spare)
 }
 
+// SetSpare says which cgroups a sandbox has ready: as it is handed over, or none where they were killed.
 func (set *Set) SetSpare(groups []Group) {
 	set.mu.Lock()
 	defer set.mu.Unlock()

@@ -374,16 +374,6 @@ func (s *Sandbox) awaitEnd() {
 	}
 }
 
-// hasEnded says that PID 1 is gone, and with it everything in the sandbox.
-func (s *Sandbox) hasEnded() bool {
-	select {
-	case <-s.exited:
-		return true
-	default:
-		return false
-	}
-}
-
 func (s *Sandbox) markExited() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

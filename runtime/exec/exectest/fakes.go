@@ -57,6 +57,7 @@ func (l *Launcher) All(ids ...string) (all []launchapi.HeldExec) {
 	return all
 }
 
+// Hold implements exec.Launcher.
 func (l *Launcher) Hold(_ string, e launchapi.Exec, _ ...*os.File) (func() ([]launchapi.Stream, error), error) {
 	if l.Fails != nil {
 		return nil, l.Fails
@@ -75,10 +76,12 @@ func (l *Launcher) Hold(_ string, e launchapi.Exec, _ ...*os.File) (func() ([]la
 	return func() ([]launchapi.Stream, error) { return streams, nil }, nil
 }
 
+// Flush implements exec.Launcher.
 func (l *Launcher) Flush(context.Context, string, string) ([]launchapi.Spooled, error) {
 	return nil, nil
 }
 
+// Note implements exec.Launcher.
 func (l *Launcher) Note(_, exec string, note json.RawMessage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,6 +89,7 @@ func (l *Launcher) Note(_, exec string, note json.RawMessage) error {
 	return l.NoNotes
 }
 
+// End implements exec.Launcher.
 func (l *Launcher) End(_, exec string, end json.RawMessage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,6 +97,7 @@ func (l *Launcher) End(_, exec string, end json.RawMessage) error {
 	return nil
 }
 
+// Drop implements exec.Launcher.
 func (l *Launcher) Drop(_, exec string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,6 +105,7 @@ func (l *Launcher) Drop(_, exec string) error {
 	return nil
 }
 
+// Loosen implements exec.Launcher.
 func (l *Launcher) Loosen(string, string) error { return nil }
 
 // Cgroups are a list, and numbers.
@@ -115,6 +121,7 @@ type Cgroups struct {
 	Killed []string
 }
 
+// Make implements exec.Cgroups.
 func (c *Cgroups) Make(_, exec string, _ api.Limits) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +132,10 @@ func (c *Cgroups) Make(_, exec string, _ api.Limits) error {
 	return nil
 }
 
+// Reusable implements exec.Cgroups.
 func (c *Cgroups) Reusable(string, string) bool { return true }
+
+// Number implements exec.Cgroups.
 func (c *Cgroups) Number(_, exec string) (n uint64) {
 	for _, b := range []byte(exec) {
 		n = n*31 + uint64(b)
@@ -133,6 +143,7 @@ func (c *Cgroups) Number(_, exec string) (n uint64) {
 	return n
 }
 
+// Usage implements exec.Cgroups.
 func (c *Cgroups) Usage(string, string) (time.Duration, int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,6 +151,7 @@ func (c *Cgroups) Usage(string, string) (time.Duration, int64, error) {
 	return c.CPU, 1 << 20, nil
 }
 
+// Kill implements exec.Cgroups.
 func (c *Cgroups) Kill(_ context.Context, _, exec string) ([]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,14 +159,17 @@ func (c *Cgroups) Kill(_ context.Context, _, exec string) ([]int, error) {
 	return nil, nil
 }
 
+// Retire implements exec.Cgroups.
 func (c *Cgroups) Retire(_, exec string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.Made, exec)
 }
 
+// Stats implements exec.Cgroups.
 func (c *Cgroups) Stats(string) (api.Stats, error) { return api.Stats{}, errors.ErrUnsupported }
 
+// Events implements exec.Cgroups.
 func (c *Cgroups) Events(string) (oom, pids uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,20 +194,25 @@ type Event struct {
 	Data any
 }
 
+// Emit implements exec.Events.
 func (l *Log) Emit(kind api.EventKind, _, exec string, data any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, Event{kind, exec, data})
 }
 
+// Note implements exec.Audit.
 func (l *Log) Note(e audit.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.notes = append(l.notes, e)
 }
 
+// Wants implements exec.Audit.
 func (l *Log) Wants(api.AuditKind) bool { return true }
-func (l *Log) Full() bool               { return true }
+
+// Full implements exec.Audit.
+func (l *Log) Full() bool { return true }
 
 // Events are those of a kind.
 func (l *Log) Events(kind api.EventKind) (list []Event) {

@@ -69,8 +69,10 @@ func (w *World) close() {
 	}
 }
 
-// Sandboxes and Background are what the Table has.
-func (w *World) Sandboxes() exec.Sandboxes   { return sandboxes{w} }
+// Sandboxes are those that its Table has.
+func (w *World) Sandboxes() exec.Sandboxes { return sandboxes{w} }
+
+// Background is the one that its Table has.
 func (w *World) Background() exec.Background { return &w.group }
 
 // Start starts a command whose output goes nowhere.
@@ -193,26 +195,52 @@ func (s *Sandbox) Calls() int {
 	return s.calls
 }
 
-func (s *Sandbox) ID() string              { return "sb_1" }
-func (s *Sandbox) Commands() *exec.Set     { return s.set }
-func (s *Sandbox) Record() api.Sandbox     { return s.Rec }
-func (s *Sandbox) CapDrop() []string       { return nil }
-func (s *Sandbox) Cgroup() (string, bool)  { return s.Path, s.Own }
-func (s *Sandbox) Pts() (*os.File, error)  { return nil, errors.ErrUnsupported }
-func (s *Sandbox) Init() exec.Init         { return s }
-func (s *Sandbox) Here() bool              { return s.Listed }
-func (s *Sandbox) Exited() <-chan struct{} { return s.exited }
-func (s *Sandbox) AwaitEnd()               { <-s.exited }
-func (s *Sandbox) WhyEnded() api.Verdict   { return api.VerdictSandbox }
+// ID implements exec.Sandbox.
+func (s *Sandbox) ID() string { return "sb_1" }
 
+// Commands implements exec.Sandbox.
+func (s *Sandbox) Commands() *exec.Set { return s.set }
+
+// Record implements exec.Sandbox.
+func (s *Sandbox) Record() api.Sandbox { return s.Rec }
+
+// CapDrop implements exec.Sandbox.
+func (s *Sandbox) CapDrop() []string { return nil }
+
+// Cgroup implements exec.Sandbox.
+func (s *Sandbox) Cgroup() (string, bool) { return s.Path, s.Own }
+
+// Pts implements exec.Sandbox.
+func (s *Sandbox) Pts() (*os.File, error) { return nil, errors.ErrUnsupported }
+
+// Init implements exec.Sandbox.
+func (s *Sandbox) Init() exec.Init { return s }
+
+// Here implements exec.Sandbox.
+func (s *Sandbox) Here() bool { return s.Listed }
+
+// Exited implements exec.Sandbox.
+func (s *Sandbox) Exited() <-chan struct{} { return s.exited }
+
+// AwaitEnd implements exec.Sandbox.
+func (s *Sandbox) AwaitEnd() { <-s.exited }
+
+// WhyEnded implements exec.Sandbox.
+func (s *Sandbox) WhyEnded() api.Verdict { return api.VerdictSandbox }
+
+// Env implements exec.Sandbox.
 func (s *Sandbox) Env() (image []string, own map[string]string) {
 	return []string{"A=image", "B=image"}, map[string]string{"B": "sandbox", "C": "sandbox"}
 }
 
+// Enter implements exec.Sandbox.
 func (s *Sandbox) Enter(context.Context) (func(), error) { return func() {}, s.Refuses }
 
+// BeginCall implements exec.Sandbox.
 func (s *Sandbox) BeginCall() { s.count(1) }
-func (s *Sandbox) EndCall()   { s.count(-1) }
+
+// EndCall implements exec.Sandbox.
+func (s *Sandbox) EndCall() { s.count(-1) }
 
 func (s *Sandbox) count(n int) {
 	s.mu.Lock()
@@ -220,6 +248,7 @@ func (s *Sandbox) count(n int) {
 	s.calls += n
 }
 
+// Distrust implements exec.Sandbox.
 func (s *Sandbox) Distrust(why string) {
 	s.mu.Lock()
 	s.Distrusts = append(s.Distrusts, why)
@@ -227,46 +256,74 @@ func (s *Sandbox) Distrust(why string) {
 	s.Die()
 }
 
-func (s *Sandbox) CheckNetwork(*api.NetPolicy) error           { return nil }
+// CheckNetwork implements exec.Sandbox.
+func (s *Sandbox) CheckNetwork(*api.NetPolicy) error { return nil }
+
+// Narrow implements exec.Sandbox.
 func (s *Sandbox) Narrow(string, string, *api.NetPolicy) error { return s.Narrows }
 
-func (s *Sandbox) BeginUse() exec.Use                 { return exec.Use{} }
-func (s *Sandbox) Started()                           {}
-func (s *Sandbox) FileSize() (uint64, bool)           { return s.File, s.File > 0 }
-func (s *Sandbox) CheckControllers(*api.Limits) error { return nil }
-func (s *Sandbox) StandIns() (nproc, data uint64)     { return 64, 0 }
-func (s *Sandbox) CPUs(float64) []byte                { return nil }
+// BeginUse implements exec.Sandbox.
+func (s *Sandbox) BeginUse() exec.Use { return exec.Use{} }
 
+// Started implements exec.Sandbox.
+func (s *Sandbox) Started() {}
+
+// FileSize implements exec.Sandbox.
+func (s *Sandbox) FileSize() (uint64, bool) { return s.File, s.File > 0 }
+
+// CheckControllers implements exec.Sandbox.
+func (s *Sandbox) CheckControllers(*api.Limits) error { return nil }
+
+// StandIns implements exec.Sandbox.
+func (s *Sandbox) StandIns() (nproc, data uint64) { return 64, 0 }
+
+// CPUs implements exec.Sandbox.
+func (s *Sandbox) CPUs(float64) []byte { return nil }
+
+// EndUse implements exec.Sandbox.
 func (s *Sandbox) EndUse(exec.Use, time.Duration, bool) (diskuse.Usage, bool) {
 	return diskuse.Usage{Bytes: 7}, s.Full
 }
 
+// DiskLimit implements exec.Sandbox.
 func (s *Sandbox) DiskLimit(peak diskuse.Usage) (api.Denial, *api.LimitHit) {
 	return api.Denial{Kind: "limit", Target: "disk_bytes", Why: "full"},
 		&api.LimitHit{Name: "disk_bytes", Of: "sandbox", Peak: peak.Bytes}
 }
 
+// Unrouted implements exec.Sandbox.
 func (s *Sandbox) Unrouted() int64 { return 0 }
 
+// TellLate implements exec.Sandbox.
 func (s *Sandbox) TellLate(since time.Time, _ int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Late = append(s.Late, since.UnixNano())
 }
 
+// SettleRefused implements exec.Sandbox.
 func (s *Sandbox) SettleRefused() {}
 
+// TellRefused implements exec.Sandbox.
 func (s *Sandbox) TellRefused(r guestapi.Refused) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Told = append(s.Told, r)
 }
 
-func (s *Sandbox) Hint(int, ...string) string       { return "" }
-func (s *Sandbox) ShmHint(int) string               { return s.Hints }
-func (s *Sandbox) ForeignHint([]byte, bool) string  { return "" }
+// Hint implements exec.Sandbox.
+func (s *Sandbox) Hint(int, ...string) string { return "" }
+
+// ShmHint implements exec.Sandbox.
+func (s *Sandbox) ShmHint(int) string { return s.Hints }
+
+// ForeignHint implements exec.Sandbox.
+func (s *Sandbox) ForeignHint([]byte, bool) string { return "" }
+
+// Unguarded implements exec.Sandbox.
 func (s *Sandbox) Unguarded(string) []api.Unguarded { return nil }
 
+// NewID implements exec.Sandbox.
 func (s *Sandbox) NewID() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,9 +331,13 @@ func (s *Sandbox) NewID() uint64 {
 	return s.last
 }
 
+// PIDOf implements exec.Sandbox.
 func (s *Sandbox) PIDOf(id uint64) int { return s.Pending[id] }
-func (s *Sandbox) Err() error          { return nil }
 
+// Err implements exec.Sandbox.
+func (s *Sandbox) Err() error { return nil }
+
+// Ended implements exec.Sandbox.
 func (s *Sandbox) Ended(id uint64, pid int) exec.Process {
 	l := newLeader(pid)
 	l.exit(0)
@@ -372,8 +433,10 @@ func (l *Leader) Acked() bool {
 	return l.acked
 }
 
+// PID implements exec.Process.
 func (l *Leader) PID() int { return l.pid }
 
+// Wait implements exec.Process.
 func (l *Leader) Wait(ctx context.Context) (guestapi.Event, error) {
 	select {
 	case <-l.done:
@@ -388,6 +451,7 @@ func (l *Leader) Wait(ctx context.Context) (guestapi.Event, error) {
 	}
 }
 
+// Signal implements exec.Process.
 func (l *Leader) Signal(sig syscall.Signal) error {
 	l.mu.Lock()
 	l.got = append(l.got, sig)
@@ -398,6 +462,7 @@ func (l *Leader) Signal(sig syscall.Signal) error {
 	return nil
 }
 
+// Kill implements exec.Process.
 func (l *Leader) Kill() error {
 	if !l.immortal {
 		l.exit(int(unix.SIGKILL))
@@ -405,10 +470,12 @@ func (l *Leader) Kill() error {
 	return nil
 }
 
+// Ack implements exec.Process.
 func (l *Leader) Ack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acked = true
 }
 
+// Resume implements exec.Process.
 func (l *Leader) Resume(context.Context) error { return nil }

@@ -15,7 +15,7 @@ import (
 func TestTable(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
-		filepath.Join(root, ".ci/budget"): "lint every 100\ntest-users every 1500\nmcp rotating 80\n",
+		filepath.Join(root, ".ci/budget"): "lint every 100\ntest-users every 1500\nslow every 200\nmcp rotating 80\n",
 		filepath.Join(dir, "steps"):       "lint 60 101.5 ok\ntest-users 600 1200 FAILED\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -41,8 +41,8 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"lint               60      102      100       0  over its budget\n",
-		"test-users        600     1200     1500       3  FAILED\n",
-		"all               660     1302     1610       3\n",
+		"test-users        600     1200     1710       3  FAILED\n",
+		"all               660     1302     1810       3\n",
 		"root                       11       30       3\n",
 		"     9.0 s  integration/run.TestRun as root\n     2.0 s  images.TestPull as root\n",
 	} {

@@ -32,6 +32,7 @@ type Host struct {
 	undo     cleanup.Stack
 
 	daemon *daemon // the shared hutch daemon, when a subject asked for it
+	web    *web    // nil before a subject needs it
 	skel   *skeleton
 
 	servers    *servers           // of the network's subjects

@@ -44,7 +44,7 @@ func subjects() []Subject {
 		{Name: "hutch-run-pool", About: "the same, out of a pool", Setup: setupHutchRunPool},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own",
 			Setup: setupHutchPrivate},
-	}, slices.Concat(agentSubjects(), guardSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(),
+	}, slices.Concat(agentSubjects(), restSubjects(), guardSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(),
 		networkSubjects(), pullSubjects())...)
 }
 

@@ -89,17 +89,9 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
 		mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(p.Path)}))
 	f := &remote{s: s, ctx: r.Context(), p: p, size: st.Size}
 	defer f.end()
-	http.ServeContent(slowResponse{w, slowWriter{w, http.NewResponseController(w)}}, r, "", st.MTime, f)
+	http.ServeContent(w, r, "", st.MTime, f)
 	return nil, nil
 }
-
-// slowResponse is an answer that is ended when it is not read for too long.
-type slowResponse struct {
-	http.ResponseWriter
-	body slowWriter
-}
-
-func (s slowResponse) Write(p []byte) (int, error) { return s.body.Write(p) }
 
 // etag changes with whatever writes the file: its size, and when it was written, to the nanosecond.
 func etag(st *api.File) string { return fmt.Sprintf(`"%x-%x"`, st.MTime.UnixNano(), st.Size) }

@@ -162,15 +162,28 @@ func (s slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// slowWriter ends an answer that is not read for too long.
-type slowWriter struct {
-	w  http.ResponseWriter
+// patient ends answers that are not read for too long. The server itself has no bound of that kind, and so does not
+// take the bound of one answer off its connection before the next.
+func patient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_ = rc.SetWriteDeadline(time.Time{}) // a connection has one, and nothing else is served on it
+		next.ServeHTTP(patientWriter{w, rc}, r)
+	})
+}
+
+// patientWriter puts off the end of its client's time with each write.
+type patientWriter struct {
+	http.ResponseWriter
 	rc *http.ResponseController
 }
 
-func (s slowWriter) Write(p []byte) (int, error) {
-	if err := s.rc.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+func (p patientWriter) Write(b []byte) (int, error) {
+	if err := p.rc.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
-	return s.w.Write(p)
+	return p.ResponseWriter.Write(b)
 }
+
+// Unwrap is for http.ResponseController.
+func (p patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -106,7 +106,7 @@ func (s *Server) Handler() http.Handler {
 		})))
 	}
 	mux.Handle("/", s.authorized(http.HandlerFunc(noRoute)))
-	return s.guarded(mux)
+	return patient(s.guarded(mux))
 }
 
 // serve answers one request of a route.

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
@@ -132,6 +133,29 @@ func TestLimited(t *testing.T) {
 		t.Error("accepted after Close")
 	}
 	_ = second.Close()
+}
+
+// TestPatient: a write has a bound, and the next answer on the connection does not begin with it.
+func TestPatient(t *testing.T) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	h := patient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }))
+	for range 2 {
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+	if len(w.set) != 4 || !w.set[0].IsZero() || w.set[1].IsZero() || !w.set[2].IsZero() || w.set[3].IsZero() {
+		t.Errorf("deadlines: %v", w.set)
+	}
+}
+
+// deadlines notes those of a connection.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
 }
 
 // FuzzRequest: whatever is asked, the answer is a problem or what there is without a daemon, in time in proportion to

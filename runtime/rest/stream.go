@@ -24,7 +24,7 @@ const keepAlive = 15 * time.Second
 
 // events writes server-sent events.
 type events struct {
-	w  slowWriter
+	w  http.ResponseWriter
 	rc *http.ResponseController
 }
 
@@ -33,7 +33,7 @@ func stream(w http.ResponseWriter) *events {
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", sse)
 	w.WriteHeader(http.StatusOK)
-	return &events{slowWriter{w, rc}, rc}
+	return &events{w, rc}
 }
 
 // send sends one event. Its data is one line, as JSON has it.

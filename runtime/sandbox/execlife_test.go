@@ -210,7 +210,8 @@ func TestKillSandbox(t *testing.T) {
 		if err != nil || got.State != api.Stopped || got.Reason != "killed" || got.PID != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		_, err = r.m.Execs.Start(t.Context(), exec.Request{Params: params(sb.ID, "true"), Started: func(string, int) {}})
+		_, err = r.m.Execs.Start(t.Context(),
+			exec.Request{Params: params(sb.ID, "true"), Started: func(string, int) {}})
 		r.refused(api.FailedPrecondition, err)
 		if res, err := r.m.Kill(t.Context(), sb.ID); err != nil || len(res.Killed) > 0 {
 			t.Errorf("%+v, %v", res, err)
@@ -344,10 +345,11 @@ func TestRunCanceled(t *testing.T) {
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var id string
-		_, err := r.m.Execs.Run(ctx, exec.Request{Params: params(sb.ID, "stubborn"), Started: func(started string, _ int) {
-			id = started
-			cancel(gone)
-		}})
+		_, err := r.m.Execs.Run(ctx, exec.Request{Params: params(sb.ID, "stubborn"),
+			Started: func(started string, _ int) {
+				id = started
+				cancel(gone)
+			}})
 		if !errors.Is(err, gone) || lastExited(r, sb.ID).Verdict != api.VerdictCanceled {
 			t.Errorf("%v, %+v", err, lastExited(r, sb.ID))
 		}

@@ -64,7 +64,8 @@ func TestPool(t *testing.T) {
 		}
 		r.filled("p", 2, 0)
 		waits := r.list()[0]
-		_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: params(waits.ID, "true"), Started: func(string, int) {}})
+		_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: params(waits.ID, "true"),
+			Started: func(string, int) {}})
 		r.refused(api.FailedPrecondition, err)
 		_, err = r.m.Pools.Release(t.Context(), waits.ID)
 		r.refused(api.FailedPrecondition, err)

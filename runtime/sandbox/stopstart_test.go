@@ -92,7 +92,8 @@ func TestStopStart(t *testing.T) {
 				t.Errorf("%d count", sandboxes)
 			}
 			r.stop("rich") // again does nothing
-			_, err := r.m.Execs.Start(t.Context(), exec.Request{Params: params(sb.ID, "true"), Started: func(string, int) {}})
+			_, err := r.m.Execs.Start(t.Context(),
+				exec.Request{Params: params(sb.ID, "true"), Started: func(string, int) {}})
 			r.refused(api.FailedPrecondition, err)
 			_, err = r.m.Create(t.Context(), request(named("rich")))
 			r.refused(api.AlreadyExists, err)

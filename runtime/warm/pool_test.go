@@ -73,7 +73,8 @@ func TestPoolTurns(t *testing.T) {
 			synctest.Wait() // one comes after the other
 		}
 		start := time.Now()
-		if r, err := h.pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", WaitMS: 250}); r != nil || err != nil ||
+		if r, err := h.pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", WaitMS: 250}); r != nil ||
+			err != nil ||
 			time.Since(start) != 250*time.Millisecond {
 			t.Errorf("%v, %v after %v", r, err, time.Since(start))
 		}
@@ -142,7 +143,8 @@ func TestPoolBackoff(t *testing.T) {
 		}
 		h.pool("p", 1, lazy)
 		h.with(func() { h.times = nil })
-		if _, err := h.pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", WaitMS: 9000}); !errors.Is(err, errBroken) {
+		if _, err := h.pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p", WaitMS: 9000}); !errors.Is(err,
+			errBroken) {
 			t.Errorf("%v", err)
 		}
 		testenv.Elapse(5 * time.Minute)
@@ -288,10 +290,14 @@ func TestPoolSize(t *testing.T) {
 			t.Errorf("%v, %v", h.boxes, h.written)
 		}
 		for what, f := range map[string]func() error{
-			"remove":  func() error { _, err := h.pools.Remove(api.PoolParams{Pool: "p"}); return err },
-			"resize":  func() error { _, err := h.pools.Resize(api.PoolResizeParams{Pool: "p", Size: 1}); return err },
-			"status":  func() error { _, err := h.pools.Status(api.PoolParams{Pool: "p"}); return err },
-			"acquire": func() error { _, err := h.pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p"}); return err },
+			"remove": func() error { _, err := h.pools.Remove(api.PoolParams{Pool: "p"}); return err },
+			"resize": func() error { _, err := h.pools.Resize(api.PoolResizeParams{Pool: "p", Size: 1}); return err },
+			"status": func() error { _, err := h.pools.Status(api.PoolParams{Pool: "p"}); return err },
+			"acquire": func() error {
+				_,
+					err := h.pools.Acquire(t.Context(), 1, api.AcquireParams{Pool: "p"})
+				return err
+			},
 		} {
 			if err := f(); api.ErrorCode(err) != api.NotFound {
 				t.Errorf("%s: %v", what, err)

@@ -138,16 +138,17 @@ func tokenFor(cfg *webapi.Config, at api.PortAddress, dir string, l net.Listener
 		fmt.Fprintf(os.Stderr, "hutch-web: listening on unix:%s, for processes of this user\n", at.Path)
 		return "", func() error { return gone(os.Remove(at.Path)) }, nil
 	}
-	fmt.Fprintf(os.Stderr, "hutch-web: listening on http://%s\n", l.Addr())
 	if cfg.TokenFile != "" {
 		if token, err = client.ReadToken(cfg.TokenFile); err != nil {
-			return "", nil, fmt.Errorf("--token-file: %w: chmod 600 makes it yours alone", err)
+			return "", nil, fmt.Errorf("--token-file: %w", err)
 		}
 		if len(token) < minToken {
 			return "", nil, fmt.Errorf("--token-file %s: a token has at least %d characters", cfg.TokenFile, minToken)
 		}
+		fmt.Fprintf(os.Stderr, "hutch-web: listening on http://%s\n", l.Addr())
 		return token, nothing, nil
 	}
+	fmt.Fprintf(os.Stderr, "hutch-web: listening on http://%s\n", l.Addr())
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
 	token = hex.EncodeToString(random[:])

@@ -99,7 +99,8 @@ func (w *web) create(ctx context.Context) (string, error) {
 // run runs true in one.
 func (w *web) run(ctx context.Context, sandbox string) error {
 	var res struct{ ExitCode int }
-	err := w.ask(ctx, http.MethodPost, sandbox+"/processes", strings.NewReader(`{"cmd":"/bin/true","args":["x"]}`), &res)
+	err := w.ask(ctx, http.MethodPost, sandbox+"/processes",
+		strings.NewReader(`{"cmd":"/bin/true","args":["x"]}`), &res)
 	if err == nil && res.ExitCode != 0 {
 		err = fmt.Errorf("exit code %d", res.ExitCode)
 	}

@@ -120,8 +120,24 @@ func TestBadRequests(t *testing.T) {
 	raw("/sandboxes", `{"image": "host", "colour": "red"}`, "application/json").
 		fails(http.StatusBadRequest, "invalid_argument", "colour", "templateID")
 	raw("/sandboxes", `{"image": 5}`, "application/json").fails(http.StatusBadRequest, "invalid_argument", "image")
+	raw("/sandboxes", `image=host`, "text/plain").
+		fails(http.StatusUnsupportedMediaType, "invalid_argument", "application/json")
 	raw("/sandboxes", `image=host`, "application/x-www-form-urlencoded").
-		fails(http.StatusBadRequest, "invalid_argument", "application/json")
+		fails(http.StatusBadRequest, "invalid_argument")
+	raw(at+"/processes", `{"cmd": "true"}`, "application/x-www-form-urlencoded").want(http.StatusOK) // curl -d
+	s.ask(t, "GET", "/sandboxes?stat=running", nil).fails(http.StatusBadRequest, "invalid_argument", "stat", "metadata")
+	s.ask(t, "GET", "/sandboxes?state=sleeping", nil).fails(http.StatusBadRequest, "invalid_argument", "sleeping")
+	s.ask(t, "GET", "/snapshots?sandbox=nobody", nil).fails(http.StatusNotFound, "not_found")
+	s.ask(t, "POST", at+"/processes", object{"cmd": "none-such", "args": []string{"x"}, "background": true}).
+		fails(http.StatusUnprocessableEntity, "failed_precondition", "none-such")
+	var res struct {
+		ExitCode int
+		Verdict  string
+	}
+	s.events(t, "POST", at+"/processes", object{"cmd": "none-such", "args": []string{"x"}}).want("end").into(t, &res)
+	if res.ExitCode != 127 || res.Verdict != "not_run" {
+		t.Errorf("%+v", res)
+	}
 	raw("/sandboxes", strings.Repeat("[", 10_000), "application/json").fails(http.StatusBadRequest, "invalid_argument")
 	raw("/sandboxes", `{"metadata": {"a": `+strings.Repeat(`[`, 10_000)+strings.Repeat(`]`, 10_000)+`}}`,
 		"application/json").

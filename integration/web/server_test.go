@@ -212,7 +212,7 @@ type events struct {
 func (s *server) events(t testing.TB, method, path string, body any, header ...string) *events {
 	t.Helper()
 	resp := s.open(t, method, path, body, append([]string{"Accept", "text/event-stream"}, header...)...)
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
 		text, _ := io.ReadAll(resp.Body)
 		t.Fatalf("%s %s: %d: %s", method, path, resp.StatusCode, text)
 	}

@@ -123,7 +123,8 @@ func TestProcesses(t *testing.T) {
 		fails(http.StatusBadRequest, "invalid_argument", "Last-Event-ID")
 
 	var bg struct{ ProcessID, State string }
-	s.ask(t, "POST", at+"/processes", object{"cmd": "read line; echo got $line; sleep 60", "background": true}).
+	s.ask(t, "POST", at+"/processes", object{"cmd": "read line; echo got $line; sleep 60", "background": true,
+		"openStdin": true}).
 		want(http.StatusCreated, &bg)
 	proc = at + "/processes/" + bg.ProcessID
 	s.ask(t, "POST", proc+"/stdin", object{"data": "word\n", "close": true}).want(http.StatusNoContent)
@@ -183,7 +184,7 @@ func TestFiles(t *testing.T) {
 	s.ask(t, "PUT", at+"?path=/root/a/big", strings.NewReader("newer"), "If-Match", tag).
 		fails(http.StatusPreconditionFailed, "precondition_failed")
 	s.ask(t, "PUT", at+"?path=/root/a/big", strings.NewReader("newer"), "If-None-Match", "*").
-		fails(http.StatusConflict, "already_exists")
+		fails(http.StatusPreconditionFailed, "precondition_failed")
 	if got := s.ask(t, "GET", at+"?path=/root/a/big", nil).want(http.StatusOK); string(got.body) != "new" {
 		t.Errorf("%q", got.body)
 	}
@@ -196,8 +197,8 @@ func TestFiles(t *testing.T) {
 	var dir struct{ Entries []struct{ Path, Type string } }
 	s.ask(t, "PATCH", at, object{"mkdir": "/root/a/b/c"}).want(http.StatusNoContent)
 	s.ask(t, "PATCH", at, object{"from": "/root/a/big", "to": "/root/a/b/small"}).want(http.StatusNoContent)
-	s.ask(t, "GET", at+"?path=/root/a&depth=3", nil).want(http.StatusOK, &dir)
-	if got := sprint("%v", dir.Entries); got != "[{b folder} {b/c folder} {b/small file}]" {
+	s.ask(t, "GET", at+"/list?path=/root/a&depth=3", nil).want(http.StatusOK, &dir)
+	if got := sprint("%v", dir.Entries); got != "[{/root/a/b folder} {/root/a/b/c folder} {/root/a/b/small file}]" {
 		t.Error(got)
 	}
 	s.ask(t, "DELETE", at+"?path=/root/a", nil).fails(http.StatusConflict, "failed_precondition")

@@ -19,8 +19,10 @@ type Schemas struct {
 	Defs Object
 	// Describe, where it is not nil, knows more of fields and types than their tags.
 	Describe Describer
-	ref      string // where Defs will be found; "" writes each struct where it is used
-	names    map[string]reflect.Type
+	// Name, where it is not nil, is what a field is called instead of its name in JSON.
+	Name  func(f Field) string
+	ref   string // where Defs will be found; "" writes each struct where it is used
+	names map[string]reflect.Type
 }
 
 // Describer knows what the source text says.
@@ -140,9 +142,13 @@ func (g *Schemas) object(t reflect.Type) (Object, error) {
 		if err := f.rules(schema); err != nil {
 			return nil, fmt.Errorf("%s.%s: %w", t.Name(), f.Name, err)
 		}
-		props[f.Name] = schema
+		name := f.Name
+		if g.Name != nil {
+			name = g.Name(f)
+		}
+		props[name] = schema
 		if f.Required {
-			required = append(required, f.Name)
+			required = append(required, name)
 		}
 	}
 	def := Object{"type": "object", "properties": props}

@@ -22,10 +22,18 @@ func fileRoutes() []route {
 	where := []parameter{pathQuery, userQuery}
 	return []route{
 		{method: "GET", path: files, name: "readFile", tag: "files", media: []string{octets}, code: http.StatusOK,
-			query: where, answer: of[api.FileList](), summary: "Reads a file, or lists a folder.",
-			notes: "A file comes as it is, with ETag, and in parts where Range asks for them. A folder is a list in " +
-				"JSON; with depth also of what is below it.",
+			query: where, headers: []parameter{
+				{name: "Range", kind: "string", doc: "a part of it, such as bytes=0-99"},
+				{name: "If-None-Match", kind: "string",
+					doc: "an ETag: the answer is 304 where the file is still that"}},
+			summary: "Reads a file.",
+			also: map[int]string{http.StatusPartialContent: "The part that was asked for.",
+				http.StatusNotModified: "It is the one that the client has."},
 			serve: (*Server).readFile},
+		{method: "GET", path: files + "/list", name: "listFiles", tag: "files", answer: of[api.FileList](),
+			query:   append(where, parameter{name: "depth", kind: "integer", doc: "levels of folders; default 1"}),
+			summary: "Lists a folder: each folder before what it holds, names in order.",
+			serve:   plain((*Server).listFiles)},
 		{method: "GET", path: files + "/stat", name: "statFile", tag: "files", query: where, answer: of[api.File](),
 			summary: "Describes a file or folder.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -36,8 +44,10 @@ func fileRoutes() []route {
 			parameter{name: "mode", kind: "string", doc: "permissions, octal; default those it has, else 0644"}),
 			answer: of[WrittenFile](), code: http.StatusOK,
 			summary: "Writes a file, in a single step: readers see the old or the new one.",
-			notes: "Missing folders above it are made. With If-Match it fails with 412 where the file is another than " +
-				"that, with If-None-Match: * where there is one.",
+			headers: []parameter{
+				{name: "If-Match", kind: "string", doc: "an ETag: fails with 412 where the file is another"},
+				{name: "If-None-Match", kind: "string", doc: "*: fails with 412 where there is a file"}},
+			notes: "Missing folders above it are made.",
 			serve: (*Server).putFile},
 		{method: "POST", path: files, name: "uploadFiles", tag: "files", bodies: []string{formData, octets},
 			query: []parameter{{name: "path", kind: "string",
@@ -74,13 +84,9 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch st.Type {
-	case api.TypeFolder:
-		return s.listFolder(r, p)
-	case api.TypeFile:
-	default:
+	if st.Type != api.TypeFile {
 		return nil, api.Errorf(api.FailedPrecondition, "%s is a %s", p.Path, st.Type).WithField("path").
-			WithHint("only regular files are read")
+			WithHint("only regular files are read; GET .../files/list lists a folder")
 	}
 	w.Header().Set("ETag", etag(&st))
 	// What it is nobody but the sandbox says, so a browser is to save it and not to show it.
@@ -96,7 +102,8 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
 // etag changes with whatever writes the file: its size, and when it was written, to the nanosecond.
 func etag(st *api.File) string { return fmt.Sprintf(`"%x-%x"`, st.MTime.UnixNano(), st.Size) }
 
-func (s *Server) listFolder(r *http.Request, p api.FileParams) (any, error) {
+func (s *Server) listFiles(r *http.Request) (any, error) {
+	p := fileOf(r)
 	l := api.FileListParams{FileParams: p}
 	depth, err := number(r, "depth")
 	if err != nil {
@@ -105,7 +112,11 @@ func (s *Server) listFolder(r *http.Request, p api.FileParams) (any, error) {
 	if depth != nil && *depth > 1 {
 		l.Recursive, l.Depth = true, int(*depth)
 	}
-	return answered(do(r.Context(), s, api.CallFSList, l))
+	found, err := do(r.Context(), s, api.CallFSList, l)
+	for i := range found.Entries { // as every other path here
+		found.Entries[i].Path = path.Join(p.Path, found.Entries[i].Path)
+	}
+	return answered(found, err)
 }
 
 // remote is a file in a sandbox, as http.ServeContent reads it: bytes come through a pipe that the sandbox's worker
@@ -208,7 +219,11 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 		q.SizeBytes = &size
 	}
 	written, err := s.store(w, r, q, nil)
-	return written, err
+	if q.Exclusive && api.ErrorCode(err) == api.AlreadyExists {
+		return nil, problem(http.StatusPreconditionFailed, codeConflict, "leave out If-None-Match to replace it",
+			"%s exists", p.Path)
+	}
+	return answered(written, err)
 }
 
 // precondition holds If-Match against the file that is there.
@@ -285,6 +300,10 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, p api.FileWritePa
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) (any, error) {
 	if !isMedia(r.Header.Get("Content-Type"), formData) {
 		p := fileOf(r)
+		if strings.HasSuffix(p.Path, "/") {
+			return nil, api.Errorf(api.InvalidArgument, "path: %q is a folder, and the body has no name", p.Path).
+				WithField("path").WithHint("give the path of the file itself, or send a form")
+		}
 		f, err := s.store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, nil)
 		if err != nil {
 			return nil, err

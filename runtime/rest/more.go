@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -22,10 +23,13 @@ func moreRoutes() []route {
 			})},
 		{method: "GET", path: "/snapshots", name: "listSnapshots", tag: "snapshots", answer: of[Snapshots](),
 			summary: "Lists the snapshots, oldest first.",
-			query:   []parameter{{name: "sandbox", kind: "string", doc: "only those of the sandbox with this id"}},
+			query:   []parameter{{name: "sandbox", kind: "string", doc: "only those of this sandbox, by id or name"}},
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
-				all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{Sandbox: r.URL.Query().
-					Get("sandbox")})
+				id, err := s.idOf(r)
+				if err != nil {
+					return nil, err
+				}
+				all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{Sandbox: id})
 				return Snapshots{Snapshots: list(all.Snapshots, snapshotOf)}, err
 			})},
 		{method: "DELETE", path: oneSnapshot, name: "removeSnapshot", tag: "snapshots", summary: "Removes a snapshot.",
@@ -82,10 +86,21 @@ func moreRoutes() []route {
 			headers: []parameter{lastEventID}, query: []parameter{
 				{name: "kinds", kind: "string",
 					doc: "only these kinds, joined by commas: sandbox.state, exec.exited, tool.call, tool.message, network.denied, ..."},
-				{name: "sandbox", kind: "string", doc: "only those of the sandbox with this id"}},
+				{name: "sandbox", kind: "string", doc: "only those of this sandbox, by id or name"}},
 			summary: "Streams what happens, from now on or from the event after Last-Event-ID.",
 			notes:   "An event of kind gap stands for those that are lost.", serve: (*Server).events},
 	}
+}
+
+// idOf is the id of the sandbox that the query names, "" for none. One that has gone has its snapshots and its events
+// still, under its id.
+func (s *Server) idOf(r *http.Request) (string, error) {
+	name := r.URL.Query().Get("sandbox")
+	if name == "" || strings.HasPrefix(name, "sb_") {
+		return name, nil
+	}
+	sb, err := do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: name})
+	return sb.ID, err
 }
 
 func (s *Server) closePort(r *http.Request) (any, error) {

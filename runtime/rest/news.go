@@ -131,7 +131,11 @@ func (n *news) after(seq int64) (found []api.Event, next int64, missing bool, gr
 
 // events streams what happens.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) (any, error) {
-	p := api.SubscribeParams{Sandbox: r.URL.Query().Get("sandbox")}
+	id, err := s.idOf(r)
+	if err != nil {
+		return nil, err
+	}
+	p := api.SubscribeParams{Sandbox: id}
 	if kinds := r.URL.Query().Get("kinds"); kinds != "" {
 		for kind := range strings.SplitSeq(kinds, ",") {
 			p.Kinds = append(p.Kinds, api.EventKind(strings.TrimSpace(kind)))

@@ -21,6 +21,12 @@ type object = params.Object
 // describe makes the OpenAPI document (spec.openapis.org/oas/v3.1.0) of the routes.
 func describe(routes []route) (object, error) {
 	g := params.NewSchemas("#/components/schemas/")
+	g.Name = func(f params.Field) string {
+		if isDaemons(f.Owner) {
+			return camel(f.Name)
+		}
+		return f.Name
+	}
 	problem, err := g.Of(of[Problem]())
 	if err != nil {
 		return nil, err
@@ -90,7 +96,13 @@ func (r *route) operation(g *params.Schemas, problem object, routes []route) (ob
 	}
 	content := object{}
 	for _, media := range r.bodies {
-		content[media] = object{"schema": object{"type": "string", "format": "binary"}}
+		schema := object{"type": "string", "format": "binary"}
+		if media == formData {
+			schema = object{"type": "object", "required": []string{"file"}, "properties": object{
+				"path": object{"type": "string", "description": "where the files after it go"},
+				"file": object{"type": "string", "format": "binary"}}}
+		}
+		content[media] = object{"schema": schema}
 	}
 	if r.body != nil {
 		schema, err := g.Of(r.body)
@@ -113,9 +125,21 @@ func (r *route) operation(g *params.Schemas, problem object, routes []route) (ob
 	if links := r.links(routes); links != nil {
 		answer["links"] = links
 	}
-	op["responses"] = object{strconv.Itoa(r.status()): answer,
+	responses := object{strconv.Itoa(r.status()): answer,
 		"default": object{"description": "It failed.",
 			"content": object{"application/problem+json": object{"schema": problem}}}}
+	for status, text := range r.also {
+		also := object{"description": text}
+		if status == http.StatusCreated {
+			schema, err := g.Of(of[Process]())
+			if err != nil {
+				return nil, err
+			}
+			also["content"] = object{"application/json": object{"schema": schema}}
+		}
+		responses[strconv.Itoa(status)] = also
+	}
+	op["responses"] = responses
 	return op, nil
 }
 

@@ -61,16 +61,22 @@ func problemOf(err error) Problem {
 	switch {
 	case errors.As(err, &httpError):
 		return *httpError
+	case errors.As(err, &tooLarge) && tooLarge.Limit == maxJSON:
+		return *problem(http.StatusRequestEntityTooLarge, codeTooLarge, "PUT what is large into a file",
+			"the body is larger than %d bytes, which is the most that JSON may have", tooLarge.Limit)
 	case errors.As(err, &tooLarge):
 		return *problem(http.StatusRequestEntityTooLarge, codeTooLarge,
 			"send less, or start hutch web with --max-upload", "the body is larger than %d bytes", tooLarge.Limit)
 	case errors.As(err, &e):
 		p := problem(statuses[e.Code], string(e.Code), members.Replace(e.Hint), "%s", members.Replace(e.Error()))
 		p.Field = members.Replace(e.Field)
+		if p.Field == "template" {
+			p.Field = "templateID"
+		}
 		return *p
 	case errors.As(err, &wire): // parameters that this process has refused itself
 		p := problem(http.StatusBadRequest, string(api.InvalidArgument), "", "%s", wire.Message)
-		p.Hint, p.Field = wire.Data.Hint, wire.Data.Field
+		p.Hint, p.Field = members.Replace(wire.Data.Hint), wire.Data.Field
 		return *p
 	case errors.Is(err, client.ErrLost):
 		return *problem(http.StatusServiceUnavailable, string(api.Unavailable), "try again", "%v", err)
@@ -84,6 +90,8 @@ func problemOf(err error) Problem {
 var members = strings.NewReplacer("ttl_action", "onTimeout", "ttl_s", "timeout", "idle_s", "idle", "timeout_s",
 	"timeout",
 	"memory_bytes", "memoryMB", "disk_bytes", "diskMB", "allow_cidrs", "allowCIDRs", "block_cidrs", "blockCIDRs",
+	"hutch ps lists the sandboxes", "GET /sandboxes lists them", "exec.kill ends it", "DELETE of the process ends it",
+	"See rpc.discover for the type", "GET /openapi.json has the type", "exec.list", "GET .../processes",
 	"read_only", "readOnly", "best_effort", "bestEffort", "output_bytes", "outputMax")
 
 // problem makes one.
@@ -98,7 +106,8 @@ func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Del("ETag")
 	h.Del("Content-Disposition")
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+	// What is wrong with a member stays wrong.
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable && p.Field == "" {
 		h.Set("Retry-After", "1")
 	}
 	h.Set("Content-Type", "application/problem+json")

@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -15,12 +17,14 @@ func processRoutes() []route {
 				"goes. With Accept: text/event-stream output comes as it is written: events start, stdout, stderr and " +
 				"end; the process then goes on when the client goes, and the stream goes on with a GET of its events. " +
 				"With background the answer is 201 and its record, as soon as it runs.",
+			also:  map[int]string{http.StatusCreated: "It runs in the background; the body is its record."},
 			serve: (*Server).run},
 		{method: "GET", path: oneSandbox + "/processes", name: "listProcesses", tag: "processes",
 			answer: of[Processes](), summary: "Lists the processes that were started here and run, or ended lately.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
 				all, err := do(r.Context(), s, api.CallExecList, api.SandboxParams{Sandbox: ref(r)})
-				return Processes{Processes: list(all.Execs, processOf)}, err
+				mine := slices.DeleteFunc(all.Execs, func(e api.Exec) bool { return e.Kept }) // interpreters and shells
+				return Processes{Processes: list(mine, processOf)}, err
 			})},
 		{method: "GET", path: oneProcess, name: "getProcess", tag: "processes", answer: of[Process](),
 			summary: "Returns the record of a process.",
@@ -96,7 +100,11 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	case accepts(r, sse):
 		return nil, s.runStream(w, r, p)
 	case n.Background:
+		p.Background = !n.OpenStdin
 		return nil, s.start(w, r, p)
+	case n.OpenStdin:
+		return nil, api.Errorf(api.InvalidArgument, "openStdin: given without background").WithField("openStdin").
+			WithHint("give stdin; or start it with background and POST to its stdin")
 	}
 	return resulted(do(r.Context(), s, api.CallExecRun, p))
 }
@@ -111,6 +119,11 @@ func resulted(res api.ExecResult, err error) (any, error) {
 // start starts a process whose stdin stays open, and answers with its record.
 func (s *Server) start(w http.ResponseWriter, r *http.Request, p api.ExecParams) error {
 	started, err := do(r.Context(), s, api.CallExecStart, p)
+	if res, ok := notRun(err); ok {
+		failed := problem(http.StatusUnprocessableEntity, string(api.FailedPrecondition), res.Hint, "%s", res.Error)
+		failed.Field = "cmd"
+		return failed
+	}
 	if err != nil {
 		return err
 	}
@@ -119,8 +132,19 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, p api.ExecParams)
 		return err
 	}
 	w.Header().Set("Location", r.URL.Path+"/"+e.Exec)
-	reply(w, http.StatusCreated, processOf(&e))
+	s.reply(w, r, http.StatusCreated, processOf(&e))
 	return nil
+}
+
+// notRun is the result of a command that could not be run, as a plain run has it: with the exit code that shells use.
+func notRun(err error) (Result, bool) {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Field != "argv" {
+		return Result{}, false
+	}
+	code := map[api.Code]int{api.NotFound: 127, api.FailedPrecondition: 126}[e.Code]
+	return Result{ExitCode: code, Verdict: api.VerdictNotRun, Error: e.Error(), Hint: e.Hint,
+		Encoding: Encodings{Stdout: api.Text, Stderr: api.Text}}, code != 0
 }
 
 // process finds the process of a request, which must be of its sandbox.

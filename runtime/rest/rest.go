@@ -111,12 +111,16 @@ func (s *Server) Handler() http.Handler {
 
 // serve answers one request of a route.
 func (s *Server) serve(r *route, w http.ResponseWriter, req *http.Request) {
+	if err := r.checkQuery(req); err != nil {
+		s.fail(w, req, err)
+		return
+	}
 	answer, err := r.serve(s, w, req)
 	switch {
 	case err != nil:
 		s.fail(w, req, err)
 	case answer != nil:
-		reply(w, r.status(), answer)
+		s.reply(w, req, r.status(), answer)
 	case r.answer == nil && r.media == nil: // others have answered themselves
 		w.WriteHeader(r.status())
 	}
@@ -163,18 +167,26 @@ func do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P, opts ..
 	return client.Do(ctx, c, m, p, opts...)
 }
 
-// reply writes a JSON value.
-func reply(w http.ResponseWriter, status int, v any) {
+// reply writes an answer as JSON.
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, status int, v any) {
+	text, err := encode(v)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	writeJSON(w, v)
+	_, _ = w.Write(append(text, '\n')) // the client is gone, or hears of it
 }
 
-// body decodes a JSON body strictly. One that is missing is the empty object.
+// body decodes a JSON body strictly. One that is missing is the empty object. It is JSON also where it is said to be a
+// form, which is what curl -d says of anything: nothing is taken for a form here, and a page that could send one
+// without being asked has no token.
 func body(w http.ResponseWriter, r *http.Request, into any) error {
-	if t := r.Header.Get("Content-Type"); t != "" && !isMedia(t, "application/json") {
-		return api.Errorf(api.InvalidArgument, "the body is %q, and not application/json", t).
-			WithField("Content-Type").WithHint("send JSON, with Content-Type: application/json")
+	if t := r.Header.Get("Content-Type"); t != "" && !isMedia(t, "application/json") &&
+		!isMedia(t, "application/x-www-form-urlencoded") {
+		return problem(http.StatusUnsupportedMediaType, string(api.InvalidArgument),
+			"send JSON, with Content-Type: application/json", "the body is %q, and not application/json", t)
 	}
 	data, err := readAll(w, r, maxJSON)
 	if err != nil {

@@ -135,6 +135,28 @@ func TestLimited(t *testing.T) {
 	_ = second.Close()
 }
 
+// TestEncode: the daemon's own types have the names of REST, also in what REST has of its own; a client's names stay.
+func TestEncode(t *testing.T) {
+	for _, tt := range []struct {
+		v    any
+		want string
+	}{
+		{api.CodeResult{Exec: "ex_1", ExitCode: 3}, `"exitCode":3`},
+		{api.Network{Network: api.NetPolicy{AllowCIDRs: []string{"10.0.0.0/8"}}}, `"allowCIDRs":["10.0.0.0/8"]`},
+		{Result{ProcessID: "ex_1", Denials: []api.Denial{{HowToAllow: "--allow a"}}}, `"howToAllow":"--allow a"`},
+		{Sandbox{SandboxID: "sb_1", Metadata: map[string]string{"a_b": "c"}}, `"metadata":{"a_b":"c"}`},
+	} {
+		if text, err := encode(tt.v); err != nil || !strings.Contains(string(text), tt.want) {
+			t.Errorf("%T: %s, %v; want %s", tt.v, text, err, tt.want)
+		}
+	}
+	for name, want := range map[string]string{"exit_code": "exitCode", "a": "a", "a__b_": "aB", "": "", "_x": "X"} {
+		if got := camel(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestPatient: a write has a bound, and the next answer on the connection does not begin with it.
 func TestPatient(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}

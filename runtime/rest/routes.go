@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // route is a path and a method, and all that openapi.json says of them.
@@ -15,12 +18,13 @@ type route struct {
 	notes        string
 	query        []parameter
 	headers      []parameter
-	body         reflect.Type // of JSON; nil is none
-	bodies       []string     // other media types that the body may have
-	answer       reflect.Type // of JSON; nil is none
-	code         int          // of success; 0 is 200, or 204 without an answer
-	media        []string     // other media types of the answer
-	public       bool         // without a token
+	body         reflect.Type   // of JSON; nil is none
+	bodies       []string       // other media types that the body may have
+	answer       reflect.Type   // of JSON; nil is none
+	code         int            // of success; 0 is 200, or 204 without an answer
+	also         map[int]string // other statuses, and what they mean
+	media        []string       // other media types of the answer
+	public       bool           // without a token
 	// serve answers: a value is written as JSON with the status; nil says that it has answered itself, or with no body.
 	serve func(s *Server, w http.ResponseWriter, r *http.Request) (any, error)
 }
@@ -39,6 +43,25 @@ func (r *route) status() int {
 		return http.StatusNoContent
 	}
 	return http.StatusOK
+}
+
+// checkQuery refuses what the query of a route does not have: a filter with a typing error would find everything.
+func (r *route) checkQuery(req *http.Request) error {
+	names := make([]string, 0, len(r.query))
+	for _, p := range r.query {
+		names = append(names, p.name)
+	}
+	for name := range req.URL.Query() {
+		if !slices.Contains(names, name) {
+			e := api.Errorf(api.InvalidArgument, "the query has no %q", name).WithField(name).
+				WithHint("it takes nothing")
+			if len(names) > 0 {
+				e = e.WithHint("it takes: %s", strings.Join(names, ", "))
+			}
+			return e
+		}
+	}
+	return nil
 }
 
 func of[T any]() reflect.Type { return reflect.TypeFor[T]() }

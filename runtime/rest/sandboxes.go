@@ -164,6 +164,9 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkStates(q.Get("state")); err != nil {
+		return nil, err
+	}
 	all, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: labels})
 	if err != nil {
 		return nil, err
@@ -175,6 +178,22 @@ func (s *Server) list(r *http.Request) (any, error) {
 		}
 	}
 	return found, nil
+}
+
+// checkStates refuses a filter by what is no state.
+func checkStates(list string) error {
+	if list == "" {
+		return nil
+	}
+	for state := range strings.SplitSeq(list, ",") {
+		switch api.State(strings.TrimSpace(state)) {
+		case api.Creating, api.Running, api.Paused, api.Waiting, api.Stopped, api.Failed:
+		default:
+			return api.Errorf(api.InvalidArgument, "state: %q is no state", state).WithField("state").
+				WithHint("use creating, running, paused, waiting, stopped or failed")
+		}
+	}
+	return nil
 }
 
 // isIn reports whether a list with commas has a word, or is empty.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,14 +30,14 @@ type events struct {
 // stream begins an answer of events.
 func stream(w http.ResponseWriter) *events {
 	rc := http.NewResponseController(w)
-	w.Header().Set("Content-Type", sse)
+	w.Header().Set("Content-Type", sse+"; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
 	return &events{w, rc}
 }
 
 // send sends one event. Its data is one line, as JSON has it.
 func (e *events) send(id, name string, data any) error {
-	text, err := json.Marshal(data)
+	text, err := encode(data)
 	if err != nil {
 		return err
 	}
@@ -90,8 +89,16 @@ func placeOf(r *http.Request) (p place, err error) {
 
 // runStream starts a process and follows it. It goes on when the client goes.
 func (s *Server) runStream(w http.ResponseWriter, r *http.Request, p api.ExecParams) error {
-	p.Background = p.Stdin == "" // else it would have an open stdin
 	started, err := do(r.Context(), s, api.CallExecStart, p)
+	if res, ok := notRun(err); ok {
+		return stream(w).send(place{}.String(), "end", res)
+	}
+	if err == nil && p.Stdin == "" { // which is open, as of one that is fed
+		_, err = do(r.Context(), s, api.CallExecEOF, api.ExecRef{Exec: started.Exec})
+		if api.ErrorCode(err) == api.FailedPrecondition { // it has ended
+			err = nil
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ type NewSandbox struct {
 	TemplateID string             `json:"templateID,omitempty" doc:"name of a template (GET /templates)"`
 	Image      string             `json:"image,omitempty" doc:"instead of templateID: reference of an image, such as python:3.12, or host, the programs of this machine; default host"`
 	Name       string             `json:"name,omitempty" doc:"unique among living sandboxes; works where an id does"`
-	Timeout    *float64           `json:"timeout,omitempty" doc:"seconds until the sandbox is removed, 0 for no end; default 300" schema:"minimum=0,maximum=1000000000"`
+	Timeout    *float64           `json:"timeout,omitempty" doc:"seconds until the sandbox is removed, 0 for no end; default 300" schema:"minimum=0,maximum=3153600000"`
 	Idle       *float64           `json:"idle,omitempty" doc:"seconds without a process after which the sandbox is removed, 0 for any; default 0" schema:"minimum=0,maximum=1000000000"`
 	OnTimeout  api.LifeAction     `json:"onTimeout,omitempty" doc:"what happens then instead of the removal" enum:"remove|stop|pause"`
 	Metadata   map[string]string  `json:"metadata,omitempty" doc:"labels, for lists and for people"`
@@ -36,7 +36,7 @@ type Volume struct {
 
 // Limits bound a sandbox. What is missing or 0 is the daemon's default, and -1 is no limit.
 type Limits struct {
-	CPUs       float64 `json:"cpus,omitempty" doc:"CPU time per wall time: 1.5 is one and a half cores" schema:"minimum=-1,maximum=1024"`
+	CPUs       float64 `json:"cpus,omitempty" doc:"CPU time per wall time: 1.5 is one and a half cores" schema:"minimum=-1,maximum=4096"`
 	MemoryMB   int64   `json:"memoryMB,omitempty" doc:"memory of all processes together, in MiB" schema:"minimum=-1,maximum=1000000000"`
 	DiskMB     int64   `json:"diskMB,omitempty" doc:"what the sandbox may write and keep, in MiB" schema:"minimum=-1,maximum=1000000000"`
 	PIDs       int64   `json:"pids,omitempty" doc:"processes and threads" schema:"minimum=-1,maximum=4194304"`
@@ -91,7 +91,8 @@ type NewProcess struct {
 	User       string            `json:"user,omitempty"`
 	Timeout    *float64          `json:"timeout,omitempty" doc:"seconds after which it is killed, with all that it started; default that of the sandbox"`
 	Stdin      string            `json:"stdin,omitempty" doc:"all that it reads"`
-	Background bool              `json:"background,omitempty" doc:"answer when it runs, and not when it has ended; its stdin is open"`
+	Background bool              `json:"background,omitempty" doc:"answer when it runs, and not when it has ended; it has no timeout unless one is given"`
+	OpenStdin  bool              `json:"openStdin,omitempty" doc:"with background: stdin is open for POST .../stdin, and the timeout is as without background, at most 1800"`
 	OutputMax  int64             `json:"outputMax,omitempty" doc:"bytes of each stream in the answer; default 1 MiB" schema:"minimum=0"`
 	Encoding   api.Encoding      `json:"encoding,omitempty" doc:"of stdin, and wanted for output" enum:"utf-8|base64"`
 }
@@ -119,7 +120,7 @@ type Processes struct {
 
 // Result is how a process ended. One that failed is no failed request.
 type Result struct {
-	ProcessID  string       `json:"processID"`
+	ProcessID  string       `json:"processID" doc:"after a plain run nothing is kept under it but events"`
 	Stdout     string       `json:"stdout"`
 	Stderr     string       `json:"stderr"`
 	Encoding   Encodings    `json:"encoding"`

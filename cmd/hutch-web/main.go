@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -79,7 +80,8 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	s := rest.New(rest.Config{Token: token, Unix: at.Path != "", Hosts: cfg.Hosts, Grant: grants(cfg.Grant),
-		MaxUpload: cfg.MaxUpload, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Registries: cfg.Registries,
+		MaxUpload:  cfg.MaxUpload, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Connect: func(ctx context.Context) (*client.Client, error) {
 			return client.Connect(ctx, client.ConnectOptions{})
 		}})
@@ -136,7 +138,7 @@ func tokenFor(cfg *webapi.Config, at api.PortAddress, dir string, l net.Listener
 	nothing := func() error { return nil }
 	if at.Path != "" {
 		fmt.Fprintf(os.Stderr, "hutch-web: listening on unix:%s, for processes of this user\n", at.Path)
-		return "", func() error { return gone(os.Remove(at.Path)) }, nil
+		return "", remover(at.Path), nil
 	}
 	if cfg.TokenFile != "" {
 		if token, err = client.ReadToken(cfg.TokenFile); err != nil {
@@ -157,17 +159,13 @@ func tokenFor(cfg *webapi.Config, at api.PortAddress, dir string, l net.Listener
 		return "", nil, err
 	}
 	fmt.Fprintf(os.Stderr, "hutch-web: the token is in %s\n", path)
-	return token, func() error { return gone(os.Remove(path)) }, nil
+	return token, remover(path), nil
 }
 
 // writeToken leaves the token for the user's programs. A file of a server before on the same port, which was killed,
 // is replaced.
 func writeToken(token, dir string, l net.Listener) (string, error) {
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "web-"+port+".token")
+	path := filepath.Join(dir, "web-"+strings.NewReplacer("[", "", "]", "").Replace(l.Addr().String())+".token")
 	if err := gone(os.Remove(path)); err != nil {
 		return "", err
 	}
@@ -177,6 +175,18 @@ func writeToken(token, dir string, l net.Listener) (string, error) {
 	}
 	_, err = f.WriteString(token + "\n")
 	return path, errors.Join(err, f.Close())
+}
+
+// remover removes a file that is there now, unless another has taken its place by then.
+func remover(path string) func() error {
+	own, err := os.Lstat(path)
+	return func() error {
+		now, nerr := os.Lstat(path)
+		if err != nil || nerr != nil || !os.SameFile(own, now) {
+			return nil
+		}
+		return gone(os.Remove(path))
+	}
 }
 
 // gone takes the error that something was gone already for none.

@@ -15,7 +15,7 @@ import (
 )
 
 // webGrants are what --grant takes: rest.Grants, which this program does not link.
-var webGrants = []string{"host-ports"}
+var webGrants = []string{"host-ports", "sandboxes"}
 
 func newWeb() *cobra.Command {
 	cfg := webapi.Config{}
@@ -25,7 +25,8 @@ func newWeb() *cobra.Command {
 paths. Every request needs the token: of a file that you name, or one that is made and whose file is printed. A Unix
 socket needs none: it is for your own processes.
 
-Clients have less than you: they name no folder of this machine, and reach none of its ports from a sandbox.`,
+Clients have less than you: they see the sandboxes that were made here and no others, name no folder of this machine,
+and reach none of its ports from a sandbox.`,
 		Example: `  hutch web --listen 127.0.0.1:7070 --token-file ~/.hutch-token
   curl -H "Authorization: Bearer $TOKEN" -d '{"image": "python:3.12"}' http://127.0.0.1:7070/sandboxes`,
 		Args: wantArgs(0, 0),
@@ -49,7 +50,9 @@ Clients have less than you: they name no folder of this machine, and reach none 
 	cmd.Flags().StringArrayVar(&cfg.Hosts, "host", nil,
 		"answer requests for this `NAME`, too; may be repeated")
 	cmd.Flags().StringArrayVar(&cfg.Grant, "grant", nil,
-		"let clients have `POWER`: host-ports (network policies may name ports of this machine); may be repeated")
+		"let clients have `POWER`: host-ports (network policies may name ports and addresses of this machine), sandboxes (see all of yours, with your folders in them); may be repeated")
+	cmd.Flags().StringArrayVar(&cfg.Registries, "registry", nil,
+		"let clients have images of `HOST[:PORT]` fetched, beside Docker Hub's; may be repeated")
 	cmd.Flags().Func("max-upload", "largest `SIZE` of an upload, such as 1g (default 100m)",
 		func(v string) (err error) {
 			cfg.MaxUpload, err = cli.ParseSize(v)

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -160,13 +162,130 @@ func TestBadRequests(t *testing.T) {
 		fails(http.StatusForbidden, "permission_denied")
 	s.ask(t, "PATCH", at, object{"network": object{"allow": []string{"tcp://host:1234"}}}).
 		fails(http.StatusForbidden, "permission_denied")
+	// or another machine's
+	for _, address := range []string{"127.0.0.1", "192.168.7.9/32", "::1/128", "::ffff:10.1.2.3"} {
+		raw("/sandboxes", `{"network": {"allowCIDRs": ["`+address+`"]}}`, "application/json").
+			fails(http.StatusForbidden, "permission_denied", "--grant host-ports")
+	}
+	s.sandbox(t, object{"network": object{"allowCIDRs": []string{"192.168.7.0/24"}}})
 	granted := serve(t, w, "--grant", "host-ports")
-	granted.sandbox(t, object{"network": object{"allow": []string{"host:1234"}}})
+	granted.sandbox(t, object{"network": object{"allow": []string{"host:1234"},
+		"allowCIDRs": []string{"192.168.7.9/32"}}})
+	asked := make(chan string, 10) // a registry of this machine, or anything else
+	registry := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		asked <- r.URL.Path
+	}))
+	defer registry.Close()
+	image := strings.TrimPrefix(registry.URL, "http://") + "/x/y"
+	s.ask(t, "POST", "/sandboxes", object{"image": image}).
+		fails(http.StatusForbidden, "permission_denied", "--registry")
+	if len(asked) > 0 {
+		t.Errorf("the registry was asked for %s", <-asked)
+	}
+	serve(t, w, "--registry", strings.TrimPrefix(registry.URL, "http://")).
+		ask(t, "POST", "/sandboxes", object{"image": image})
+	if len(asked) == 0 {
+		t.Error("a registry that is allowed was not asked")
+	}
 	var list struct{ Sandboxes []object }
 	s.ask(t, "GET", "/sandboxes", nil).want(http.StatusOK, &list)
-	if len(list.Sandboxes) != 2 {
+	if len(list.Sandboxes) != 3 {
 		t.Errorf("%d sandboxes", len(list.Sandboxes))
 	}
+}
+
+// TestOthers: a client sees what was made over REST and nothing else of the user's, unless that is granted.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	s, all := serve(t, w), serve(t, w, "--grant", "sandboxes")
+	shared := w.Sub(t, "shared")
+	w.Create(t, "--name", "mine", "-v", shared+":/w:rw", "host")
+	own := s.sandbox(t, object{"name": "made"})
+	w.OK(t, "snapshot", "create", "--name", "kept", "mine")
+	for _, at := range []string{"/sandboxes/mine", "/sandboxes/mine/files/list?path=/w", "/sandboxes/mine/processes",
+		"/snapshots?sandbox=mine"} {
+		if a := s.ask(t, "GET", at, nil); at != "/snapshots?sandbox=mine" {
+			a.fails(http.StatusNotFound, "not_found")
+		} else if strings.Contains(string(a.body), "kept") {
+			t.Errorf("%s", a.body)
+		}
+		all.ask(t, "GET", at, nil).want(http.StatusOK)
+	}
+	for _, at := range []string{"/sandboxes/mine/fork", "/sandboxes/mine/snapshots", "/sandboxes/mine/stop",
+		"/snapshots/kept/fork",
+		"/snapshots/kept/restore"} {
+		s.ask(t, "POST", at, nil).fails(http.StatusNotFound, "not_found")
+	}
+	s.ask(t, "PUT", "/sandboxes/mine/files?path=/w/s", strings.NewReader("x")).fails(http.StatusNotFound, "not_found")
+	s.ask(t, "DELETE", "/sandboxes/mine", nil).fails(http.StatusNotFound, "not_found")
+	s.ask(t, "DELETE", "/snapshots/kept", nil).fails(http.StatusNotFound, "not_found")
+	var list struct{ Sandboxes []struct{ SandboxID string } }
+	if s.ask(t, "GET", "/sandboxes", nil).want(http.StatusOK, &list); len(list.Sandboxes) != 1 ||
+		list.Sandboxes[0].SandboxID != own {
+		t.Errorf("%+v", list)
+	}
+	if all.ask(t, "GET", "/sandboxes", nil).want(http.StatusOK, &list); len(list.Sandboxes) != 2 {
+		t.Errorf("%+v", list)
+	}
+	// Of events, too: the first that is seen is of the sandbox that was made here.
+	events := s.events(t, "GET", "/events", nil, "Last-Event-ID", "0")
+	ev, err := events.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e struct{ SandboxID string }
+	if ev.into(t, &e); e.SandboxID != own {
+		t.Fatalf("%s %s", ev.name, ev.data)
+	}
+	// A fork is its client's, and no answer to the creation that has made its origin.
+	var first, fork struct {
+		SandboxID string
+		Sandboxes []struct{ SandboxID string }
+	}
+	body := object{"image": "host"}
+	s.ask(t, "POST", "/sandboxes", body, "Idempotency-Key", "k").want(http.StatusCreated, &first)
+	s.ask(t, "POST", "/sandboxes/"+first.SandboxID+"/fork", object{}).want(http.StatusCreated, &fork)
+	s.ask(t, "GET", "/sandboxes/"+fork.Sandboxes[0].SandboxID, nil).want(http.StatusOK)
+	s.ask(t, "DELETE", "/sandboxes/"+first.SandboxID, nil).want(http.StatusNoContent)
+	old := fork.Sandboxes[0].SandboxID
+	if s.ask(t, "POST", "/sandboxes", body, "Idempotency-Key", "k").
+		want(http.StatusCreated, &first); first.SandboxID == old {
+		t.Error("the fork was taken for what its origin was made by")
+	}
+	s.ask(t, "POST", "/sandboxes/"+old+"/fork", object{"metadata": object{"hutch.rest.key": "x"}}).
+		fails(http.StatusBadRequest, "invalid_argument")
+}
+
+// TestWaiting: as many calls that wait as a connection may have keep nobody from looking, and ending them.
+func TestWaiting(t *testing.T) {
+	testenv.Suite(t, "slow")
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w)
+	at := "/sandboxes/" + s.sandbox(t, object{})
+	var bg struct{ ProcessID string }
+	s.ask(t, "POST", at+"/processes", object{"cmd": "sleep 600", "background": true}).want(http.StatusCreated, &bg)
+	var wg sync.WaitGroup
+	for range 300 {
+		wg.Go(func() {
+			a := s.ask(t, "GET", at+"/processes/"+bg.ProcessID+"/result", nil)
+			if a.status != http.StatusOK && a.status != http.StatusTooManyRequests {
+				t.Errorf("%d: %s", a.status, a.body)
+			}
+		})
+	}
+	for {
+		// One more is refused once there are enough of them, which is an event of its own.
+		if a := s.ask(t, "GET", at+"/processes/"+bg.ProcessID+"/result?wait=0",
+			nil); a.status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	s.ask(t, "GET", at, nil).want(http.StatusOK)
+	s.ask(t, "DELETE", at+"/processes/"+bg.ProcessID, nil).want(http.StatusOK)
+	wg.Wait()
 }
 
 // TestIdempotency: a creation that is sent twice makes one sandbox, also at once, and by another server.
@@ -234,6 +353,20 @@ func TestHalfOpen(t *testing.T) {
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil || resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%v, %v", resp, err)
+	}
+	// A body that nobody reads, and that never comes.
+	for _, request := range []string{"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n",
+		"POST /sandboxes HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"} {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetReadDeadline(time.Now().Add(world.Patience))
+		_, _ = io.WriteString(c, request)
+		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
+			testenv.Late(t, "the server waits for the body of %q", request)
+		}
 	}
 }
 

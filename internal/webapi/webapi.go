@@ -10,5 +10,7 @@ type Config struct {
 	TokenFile string   `json:"token_file,omitempty"` // holds the bearer token; "" makes one
 	Hosts     []string `json:"hosts,omitempty"`      // further names that it is reached by
 	Grant     []string `json:"grant,omitempty"`      // powers of the user's that clients have, too
-	MaxUpload int64    `json:"max_upload,omitempty"` // bytes of one upload; 0 is the default
+	// Registries are those that clients may have images fetched from, beside Docker Hub.
+	Registries []string `json:"registries,omitempty"`
+	MaxUpload  int64    `json:"max_upload,omitempty"` // bytes of one upload; 0 is the default
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/peer"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
@@ -178,72 +178,13 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// authenticate lets in the daemon's own user and root, and only from the
-// monitor's own user and pid namespace: uid 0 of a sandbox has the daemon's
-// kernel uid, so a sandbox that got hold of the socket, through a shared
-// workspace, would otherwise be taken for the owner.
+// authenticate lets in the daemon's own user and root.
 func authenticate(f *os.File) (*monitorapi.Conn, error) {
-	cred, err := unix.GetsockoptUcred(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return nil, fmt.Errorf("peer credentials: %w", err)
-	}
-	if cred.Uid != uint32(os.Geteuid()) && cred.Uid != 0 {
-		return nil, fmt.Errorf("uid %d is not the owner", cred.Uid)
-	}
-	alive, err := peerWatch(f)
+	cred, err := peer.Owner(int(f.Fd()))
 	if err != nil {
 		return nil, err
 	}
-	for i, ns := range peerNamespaces {
-		own, err := ownNamespaces()
-		if err != nil {
-			return nil, err
-		}
-		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", cred.Pid, ns))
-		if err != nil {
-			return nil, fmt.Errorf("peer %d's %s namespace: %w", cred.Pid, ns, err)
-		}
-		if own[i] != theirs {
-			return nil, fmt.Errorf("peer %d lives in %s, not in %s", cred.Pid, theirs, own[i])
-		}
-	}
-	if !alive() {
-		return nil, fmt.Errorf("peer %d has ended, its pid may be another process by now", cred.Pid)
-	}
 	return &monitorapi.Conn{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil
-}
-
-// peerNamespaces are those of the monitor's that a peer must live in.
-var peerNamespaces = [...]string{"user", "pid"}
-
-// ownNamespaces are the monitor's, which it never leaves.
-var ownNamespaces = sync.OnceValues(func() (own [len(peerNamespaces)]string, err error) {
-	for i, ns := range peerNamespaces {
-		if own[i], err = os.Readlink("/proc/self/ns/" + ns); err != nil {
-			return own, fmt.Errorf("own %s namespace: %w", ns, err)
-		}
-	}
-	return own, nil
-})
-
-// peerWatch returns a function that tells, once, whether the process that
-// connected still lives: only then what was read from /proc about its pid was
-// about it. Kernels before 6.5 cannot say (SO_PEERPIDFD), and are believed.
-func peerWatch(f *os.File) (alive func() bool, err error) {
-	fd, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
-	switch {
-	case errors.Is(err, unix.ENOPROTOOPT):
-		return func() bool { return true }, nil
-	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL):
-		return nil, errors.New("the peer has ended")
-	case err != nil:
-		return nil, fmt.Errorf("peer's pidfd: %w", err)
-	}
-	return func() bool {
-		defer unix.Close(fd)
-		now, err := sys.Ready(fd, unix.POLLIN)
-		return err == nil && now == 0
-	}, nil
 }
 
 // watchLease stops the daemon when the owner of a private one is gone. hutchd

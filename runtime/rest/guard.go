@@ -14,8 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/hutch-sh/hutch/internal/peer"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -35,7 +34,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 				"the host %q is not this server's", r.Host).write(w)
 			return
 		}
-		if origin := r.Header.Get("Origin"); origin != "" && !sameOrigin(origin, r) {
+		if origin := strings.Join(r.Header.Values("Origin"), " "); origin != "" && !sameOrigin(origin, r) {
 			problem(http.StatusForbidden, string(api.PermissionDenied),
 				"call it from a program, or from a page of its own", "pages of %q may not use this server", origin).
 				write(w)
@@ -76,10 +75,10 @@ func sameOrigin(origin string, r *http.Request) bool {
 	return err == nil && u.Scheme == scheme && strings.EqualFold(u.Host, r.Host)
 }
 
-// peerKey is where a request's context has the user id at the other end of its Unix socket.
+// peerKey is where a request's context says that its Unix socket is the user's own process'.
 type peerKey struct{}
 
-// withPeer notes who connects to a Unix socket, as the kernel says (SO_PEERCRED, unix(7)).
+// withPeer notes who connects to a Unix socket, as the kernel says.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if limited, ok := c.(*limitedConn); ok {
 		c = limited.Conn
@@ -93,8 +92,8 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 		return ctx
 	}
 	_ = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			ctx = context.WithValue(ctx, peerKey{}, cred.Uid)
+		if _, err := peer.Owner(int(fd)); err == nil {
+			ctx = context.WithValue(ctx, peerKey{}, true)
 		}
 	})
 	return ctx
@@ -117,8 +116,8 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 
 func (s *Server) knows(r *http.Request) bool {
 	if s.cfg.Unix {
-		uid, ok := r.Context().Value(peerKey{}).(uint32)
-		return ok && (uid == 0 || int(uid) == os.Geteuid())
+		own, _ := r.Context().Value(peerKey{}).(bool)
+		return own
 	}
 	if s.cfg.Token == "" {
 		return false
@@ -162,13 +161,16 @@ func (s slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// patient ends answers that are not read for too long. The server itself has no bound of that kind, and so does not
-// take the bound of one answer off its connection before the next.
+// patient ends requests whose bodies do not come, and answers that are not read, for too long. The server itself has no
+// bounds of that kind, and so does not take those of one request off its connection before the next.
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
-		_ = rc.SetWriteDeadline(time.Time{}) // a connection has one, and nothing else is served on it
+		_ = rc.SetWriteDeadline(time.Time{})
 		next.ServeHTTP(patientWriter{w, rc}, r)
+		if r.ContentLength != 0 { // what nobody has read of a body the server reads now
+			_ = rc.SetReadDeadline(time.Now().Add(patience / 6))
+		}
 	})
 }
 
@@ -183,6 +185,12 @@ func (p patientWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return p.ResponseWriter.Write(b)
+}
+
+// WriteHeader is all that there is of an answer without a body.
+func (p patientWriter) WriteHeader(status int) {
+	_ = p.rc.SetWriteDeadline(time.Now().Add(patience))
+	p.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap is for http.ResponseController.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -16,9 +17,13 @@ func moreRoutes() []route {
 			code: http.StatusCreated, body: of[NewSnapshot](), answer: of[Snapshot](),
 			summary: "Keeps what the files of a sandbox are now.", notes: "Processes and memory are not in it.",
 			serve: asked(func(s *Server, r *http.Request, n *NewSnapshot) (any, error) {
+				own, err := labels(n.Metadata)
+				if err != nil {
+					return nil, err
+				}
 				sn, err := do(r.Context(), s, api.CallSnapCreate,
 					api.SnapshotCreateParams{Sandbox: ref(r), Name: n.Name,
-						Labels: n.Metadata})
+						Labels: own})
 				return snapshotOf(&sn), err
 			})},
 		{method: "GET", path: "/snapshots", name: "listSnapshots", tag: "snapshots", answer: of[Snapshots](),
@@ -30,7 +35,8 @@ func moreRoutes() []route {
 					return nil, err
 				}
 				all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{Sandbox: id})
-				return Snapshots{Snapshots: list(all.Snapshots, snapshotOf)}, err
+				own := slices.DeleteFunc(all.Snapshots, func(sn api.Snapshot) bool { return !s.sees(sn.Labels) })
+				return Snapshots{Snapshots: list(own, snapshotOf)}, err
 			})},
 		{method: "DELETE", path: oneSnapshot, name: "removeSnapshot", tag: "snapshots", summary: "Removes a snapshot.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -41,9 +47,7 @@ func moreRoutes() []route {
 			body: of[Fork](), answer: of[Sandboxes](),
 			summary: "Makes sandboxes that go on from the files of a snapshot.",
 			serve: asked(func(s *Server, r *http.Request, f *Fork) (any, error) {
-				res, err := do(r.Context(), s, api.CallSandboxFork, api.ForkParams{Snapshot: r.PathValue("snapshot"),
-					Count: f.Count, Name: f.Name, Labels: f.Metadata})
-				return Sandboxes{Sandboxes: list(res.Sandboxes, sandboxOf)}, err
+				return s.forked(r, f, api.ForkParams{Snapshot: r.PathValue("snapshot")})
 			})},
 		{method: "POST", path: oneSnapshot + "/restore", name: "restoreSnapshot", tag: "snapshots",
 			answer:  of[Sandbox](),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -144,7 +145,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) (any, error) {
 	var seq int64
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		last, err := strconv.ParseInt(id, 10, 64)
-		if err != nil || last < 0 {
+		if err != nil || last < 0 || last == math.MaxInt64 {
 			return nil, api.Errorf(api.InvalidArgument, "Last-Event-ID: %q is not of this stream", id).
 				WithField("Last-Event-ID").WithHint("send the id of the last event as it came")
 		}
@@ -290,6 +291,9 @@ type Event struct {
 func (n *newsReader) send(e *api.Event) error {
 	n.seq = e.Seq + 1
 	always := e.Kind == api.EventGap || e.Kind == api.EventsLost
+	if !always && !n.s.follows(n.ctx, e.Sandbox) {
+		return nil
+	}
 	if !always && (n.p.Sandbox != "" && e.Sandbox != n.p.Sandbox || !wanted(n.p.Kinds, e.Kind)) {
 		return nil
 	}

@@ -93,9 +93,6 @@ func (s *Server) once(r *http.Request, n *NewSandbox, sp *api.Spec, create func(
 		found.Existing = true
 		return found, nil
 	}
-	if sp.Labels == nil {
-		sp.Labels = map[string]string{}
-	}
 	sp.Labels[labelKey], sp.Labels[labelBody] = id, digest
 	return create(r.Context())
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // openAPI answers with the description of all paths.
-func openAPI(s *Server, _ *http.Request) (any, error) { return describe(s.routes) }
+func openAPI(s *Server, _ *http.Request) (any, error) { return answered(s.openAPI()) }
 
 type object = params.Object
 

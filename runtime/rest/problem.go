@@ -110,6 +110,9 @@ func (p *Problem) write(w http.ResponseWriter) {
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable && p.Field == "" {
 		h.Set("Retry-After", "1")
 	}
+	if p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
+		h.Set("Connection", "close") // whoever it is has no business here
+	}
 	h.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	writeJSON(w, p)

@@ -149,11 +149,7 @@ func notRun(err error) (Result, bool) {
 
 // process finds the process of a request, which must be of its sandbox.
 func (s *Server) process(r *http.Request) (api.Exec, error) {
-	id := r.PathValue("process")
-	sb, err := s.find(r)
-	if err != nil {
-		return api.Exec{}, err
-	}
+	id, sb := r.PathValue("process"), found(r)
 	e, err := do(r.Context(), s, api.CallExecGet, api.ExecRef{Exec: id})
 	if err == nil && e.Sandbox != sb.ID {
 		err = api.Errorf(api.NotFound, "no process %q in sandbox %s", id, sb.ID).

@@ -12,9 +12,11 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,10 +32,13 @@ type Grant string
 const (
 	// GrantHostPorts lets network policies name ports of the host's loopback: host:5432.
 	GrantHostPorts Grant = "host-ports"
+	// GrantSandboxes shows all of the user's sandboxes and snapshots, also those that were not made over REST: these
+	// may have folders of the host.
+	GrantSandboxes Grant = "sandboxes"
 )
 
 // Grants are all that there are.
-var Grants = []Grant{GrantHostPorts}
+var Grants = []Grant{GrantHostPorts, GrantSandboxes}
 
 // Bounds of requests.
 const (
@@ -47,10 +52,12 @@ const (
 type Config struct {
 	Token string
 	// Hosts are what Host may be beside localhost and addresses of the loopback, without ports.
-	Hosts     []string
-	Unix      bool // it is served on a Unix socket
-	Grant     []Grant
-	MaxUpload int64 // bytes; 0 is DefaultMaxUpload
+	Hosts []string
+	Unix  bool // it is served on a Unix socket
+	Grant []Grant
+	// Registries are those that clients may have images fetched from, beside Docker Hub.
+	Registries []string
+	MaxUpload  int64 // bytes; 0 is DefaultMaxUpload
 	// Connect connects to the daemon. It is called again when a connection is lost.
 	Connect func(ctx context.Context) (*client.Client, error)
 	Log     *slog.Logger
@@ -62,10 +69,11 @@ type Server struct {
 	routes []route
 	news   *news // events, for all who follow them
 
-	mu   sync.Mutex // guards conn, also while it is made: the second request waits for it
-	conn *client.Client
+	calls, waits connection
+	openAPI      func() (object, error)
 
 	keys keys // creations under way, by Idempotency-Key
+	mine mine
 }
 
 // New makes a server.
@@ -73,15 +81,19 @@ func New(cfg Config) *Server {
 	if cfg.MaxUpload == 0 {
 		cfg.MaxUpload = DefaultMaxUpload
 	}
+	for i, host := range cfg.Hosts {
+		cfg.Hosts[i] = strings.ToLower(host)
+	}
 	s := &Server{cfg: cfg, routes: table()}
 	s.news = newNews(s.client)
+	s.openAPI = sync.OnceValues(func() (object, error) { return describe(s.routes) })
 	return s
 }
 
 // HTTP returns a server for a listener, with bounds for those who are slow.
 func (s *Server) HTTP() *http.Server {
 	return &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: patience,
 		MaxHeaderBytes: maxHeader, ConnContext: withPeer,
 		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -115,6 +127,11 @@ func (s *Server) serve(r *route, w http.ResponseWriter, req *http.Request) {
 		s.fail(w, req, err)
 		return
 	}
+	req, err := s.owned(req)
+	if err != nil {
+		s.fail(w, req, err)
+		return
+	}
 	answer, err := r.serve(s, w, req)
 	switch {
 	case err != nil:
@@ -126,40 +143,64 @@ func (s *Server) serve(r *route, w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// client is the connection to the daemon, a new one where the old one was lost.
-func (s *Server) client(ctx context.Context) (*client.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil {
+// connection is one to the daemon, made anew where it was lost. A connection has so many calls under way and no more.
+// So those that wait for something in a sandbox have one of their own, and never keep others from looking, or from
+// ending what they wait for.
+type connection struct {
+	mu sync.Mutex // guards c, also while it is made: the second request waits for it
+	c  *client.Client
+}
+
+func (n *connection) client(ctx context.Context, connect func(context.Context) (*client.Client, error)) (*client.Client,
+	error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.c != nil {
 		select {
-		case <-s.conn.Done():
-			_ = s.conn.Close() // lost already
-			s.conn = nil
+		case <-n.c.Done():
+			_ = n.c.Close() // lost already
+			n.c = nil
 		default:
-			return s.conn, nil
+			return n.c, nil
 		}
 	}
-	c, err := s.cfg.Connect(ctx)
+	c, err := connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.conn = c
+	n.c = c
 	return c, nil
 }
 
-// Close ends the connection to the daemon, and with it whatever waits for it.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn == nil {
+func (n *connection) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.c == nil {
 		return nil
 	}
-	return s.conn.Close()
+	return n.c.Close()
 }
+
+// client is the connection of calls that do not wait.
+func (s *Server) client(ctx context.Context) (*client.Client, error) {
+	return s.calls.client(ctx, s.cfg.Connect)
+}
+
+// waiting are the methods that wait for what happens in a sandbox, or for a download.
+var waiting = []string{api.CallSandboxCreate.Name, api.CallSandboxFork.Name, api.CallSandboxStart.Name,
+	api.CallSandboxStop.Name, api.CallSnapRestore.Name, api.CallExecRun.Name, api.CallExecWait.Name,
+	api.CallExecWrite.Name, api.CallCodeRun.Name}
+
+// Close ends the connections to the daemon, and with them whatever waits for it.
+func (s *Server) Close() error { return errors.Join(s.calls.close(), s.waits.close()) }
 
 // do calls a method of the daemon's.
 func do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P, opts ...client.CallOption) (R, error) {
-	c, err := s.client(ctx)
+	conn := &s.calls
+	if slices.Contains(waiting, m.Name) {
+		conn = &s.waits
+	}
+	c, err := conn.client(ctx, s.cfg.Connect)
 	if err != nil {
 		var none R
 		return none, err
@@ -197,17 +238,25 @@ func body(w http.ResponseWriter, r *http.Request, into any) error {
 
 // granted refuses what needs a grant that the server has not.
 func (s *Server) granted(g Grant, what string) error {
-	if slices.Contains(s.cfg.Grant, g) {
+	if s.isGranted(g) {
 		return nil
 	}
 	return api.Errorf(api.PermissionDenied, "%s is not granted to clients of hutch web", what).
 		WithHint("whoever runs it may grant it: hutch web --grant %s", g)
 }
 
+func (s *Server) isGranted(g Grant) bool { return slices.Contains(s.cfg.Grant, g) }
+
 // ref is the id or name of the sandbox in the path of a request.
 func ref(r *http.Request) string { return r.PathValue("sandbox") }
 
-// find returns the sandbox of a request.
+// found is the sandbox of a request as it was when that came.
+func found(r *http.Request) api.Sandbox {
+	sb, _ := r.Context().Value(sandboxKey{}).(api.Sandbox) // owned has put it there
+	return sb
+}
+
+// find returns the sandbox of a request as it is now.
 func (s *Server) find(r *http.Request) (api.Sandbox, error) {
 	return do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: ref(r)})
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -51,7 +52,11 @@ func (r *route) checkQuery(req *http.Request) error {
 	for _, p := range r.query {
 		names = append(names, p.name)
 	}
-	for name := range req.URL.Query() {
+	query, err := url.ParseQuery(req.URL.RawQuery)
+	if err != nil {
+		return api.Errorf(api.InvalidArgument, "the query: %w", err).WithHint("escape it as a query")
+	}
+	for name := range query {
 		if !slices.Contains(names, name) {
 			e := api.Errorf(api.InvalidArgument, "the query has no %q", name).WithField(name).
 				WithHint("it takes nothing")

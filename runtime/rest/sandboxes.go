@@ -2,10 +2,13 @@ package rest
 
 import (
 	"context"
-	"maps"
+	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 
+	"github.com/hutch-sh/hutch/internal/registry"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -99,7 +102,11 @@ func shown(sb api.Sandbox, err error) (any, error) {
 
 // spec is what the daemon is asked for.
 func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
-	sp := api.Spec{Template: n.TemplateID, Image: n.Image, Name: n.Name, Labels: maps.Clone(n.Metadata), Env: n.Env,
+	own, err := labels(n.Metadata)
+	if err != nil {
+		return api.Spec{}, err
+	}
+	sp := api.Spec{Template: n.TemplateID, Image: n.Image, Name: n.Name, Labels: own, Env: n.Env,
 		Workdir: n.Workdir, User: n.User, Limits: n.Limits.limits(), Network: n.Network.policy(), Undo: n.Undo,
 		ReadOnly: n.ReadOnly, Seccomp: n.Seccomp, Scope: n.Scope, TTLAction: n.OnTimeout, TTLS: defaultTimeout}
 	if n.TemplateID == "" && n.Image == "" {
@@ -123,16 +130,23 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 		}
 		sp.Mounts = append(sp.Mounts, m)
 	}
-	for name := range sp.Labels {
-		if strings.HasPrefix(name, labelPrefix) {
-			return sp, api.Errorf(api.InvalidArgument, "metadata: %q is hutch web's own", name).WithField("metadata").
-				WithHint("take a name that does not begin with %s", labelPrefix)
-		}
-	}
+	sp.Pull = s.pull(sp.Image)
 	return sp, s.mayReach(&sp.Network)
 }
 
-// mayReach refuses a policy that lets a sandbox reach ports of the host, unless that is granted.
+// pull is whether an image may be fetched: of Docker Hub, and of registries that the user has named. A registry may be
+// anything, a service of this machine or its network, too.
+func (s *Server) pull(image string) api.PullPolicy {
+	host := registry.Of(image)
+	if image == "" || registry.IsRuntime(image) || host == registry.DockerHub ||
+		slices.Contains(s.cfg.Registries, host) {
+		return ""
+	}
+	return api.PullNever
+}
+
+// mayReach refuses a policy that lets a sandbox reach ports of the host, unless that is granted. A range may hold the
+// host's addresses, which are refused when they are connected to; one that is named by itself would not be.
 func (s *Server) mayReach(p *api.NetPolicy) error {
 	for _, entry := range p.Allow {
 		pattern, err := api.ParseNetPattern(entry)
@@ -145,7 +159,42 @@ func (s *Server) mayReach(p *api.NetPolicy) error {
 			}
 		}
 	}
+	for _, entry := range p.AllowCIDRs {
+		if mayBeHost(entry) {
+			if err := s.granted(GrantHostPorts, "the address "+entry+", which may be this machine's,"); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// mayBeHost reports whether an entry of allowCIDRs is a single address that is the host's, or may become it: any that
+// is not of the public internet.
+func mayBeHost(entry string) bool {
+	p, err := netip.ParsePrefix(entry)
+	if err != nil {
+		a, err := netip.ParseAddr(entry)
+		if err != nil {
+			return false // the daemon says what is wrong
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	a := p.Addr().Unmap().WithZone("")
+	if !p.IsSingleIP() {
+		return false
+	}
+	if !a.IsGlobalUnicast() || a.IsPrivate() {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(own, func(o net.Addr) bool {
+		n, ok := o.(*net.IPNet)
+		return ok && n.IP.Equal(a.AsSlice())
+	})
 }
 
 func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
@@ -154,7 +203,21 @@ func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
 		return nil, err
 	}
 	return s.once(r, n, &sp, func(ctx context.Context) (any, error) {
-		return shown(do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp}))
+		sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
+		if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
+			return nil, api.Errorf(api.PermissionDenied,
+				"image %.200q is not here, and clients may not have it fetched: %w",
+				sp.Image, err).WithField("image").
+				WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
+		}
+		if err == nil && !s.sees(sb.Labels) { // of a scope that has one
+			err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
+				WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
+		}
+		if err == nil {
+			s.mine.add(sb.ID)
+		}
+		return shown(sb, err)
 	})
 }
 
@@ -166,6 +229,9 @@ func (s *Server) list(r *http.Request) (any, error) {
 	}
 	if err := checkStates(q.Get("state")); err != nil {
 		return nil, err
+	}
+	if !s.isGranted(GrantSandboxes) {
+		labels[labelMade] = "1"
 	}
 	all, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: labels})
 	if err != nil {
@@ -231,10 +297,7 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 }
 
 func (s *Server) resume(r *http.Request) (any, error) {
-	sb, err := s.find(r)
-	if err != nil {
-		return nil, err
-	}
+	sb := found(r)
 	if sb.State == api.Stopped && sb.Kept {
 		return shown(do(r.Context(), s, api.CallSandboxStart, api.StartParams{Sandbox: sb.ID}))
 	}
@@ -242,10 +305,22 @@ func (s *Server) resume(r *http.Request) (any, error) {
 }
 
 func (s *Server) fork(r *http.Request, f *Fork) (any, error) {
-	res, err := do(r.Context(), s, api.CallSandboxFork, api.ForkParams{Sandbox: ref(r), Count: f.Count, Name: f.Name,
-		Labels: f.Metadata})
+	return s.forked(r, f, api.ForkParams{Sandbox: ref(r)})
+}
+
+// forked makes forks of what p names.
+func (s *Server) forked(r *http.Request, f *Fork, p api.ForkParams) (any, error) {
+	own, err := forkLabels(f.Metadata)
 	if err != nil {
 		return nil, err
+	}
+	p.Count, p.Name, p.Labels = f.Count, f.Name, own
+	res, err := do(r.Context(), s, api.CallSandboxFork, p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range res.Sandboxes {
+		s.mine.add(res.Sandboxes[i].ID)
 	}
 	return Sandboxes{Sandboxes: list(res.Sandboxes, sandboxOf)}, nil
 }

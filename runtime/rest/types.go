@@ -330,7 +330,8 @@ func resultOf(r *api.ExecResult) Result {
 }
 
 func snapshotOf(s *api.Snapshot) Snapshot {
-	return Snapshot{SnapshotID: s.ID, Name: s.Name, Metadata: s.Labels, SandboxID: s.Sandbox, Image: s.Image,
+	return Snapshot{SnapshotID: s.ID, Name: s.Name, Metadata: publicLabels(s.Labels), SandboxID: s.Sandbox,
+		Image:     s.Image,
 		CreatedAt: s.Created, Bytes: s.Bytes, Note: s.Note}
 }
 

@@ -1,0 +1,116 @@
+package rest
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// A client sees what was made over REST, and nothing else of the user's, unless GrantSandboxes says otherwise: a sandbox
+// of the command line may have folders of the host. What was made here has a label.
+const labelMade = labelPrefix + "made"
+
+// maxMine bounds the ids that are remembered. Who falls out is asked about again.
+const maxMine = 10_000
+
+// mine are ids of sandboxes that were made over REST, also of such as have gone.
+type mine struct {
+	mu  sync.Mutex
+	ids map[string]struct{}
+}
+
+func (m *mine) add(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ids == nil || len(m.ids) >= maxMine {
+		m.ids = map[string]struct{}{}
+	}
+	m.ids[id] = struct{}{}
+}
+
+func (m *mine) has(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.ids[id]
+	return ok
+}
+
+// sandboxKey is where a request's context has the record of its sandbox.
+type sandboxKey struct{}
+
+// owned finds what the path of a request names, and refuses what was not made over REST as if it were not there.
+func (s *Server) owned(r *http.Request) (*http.Request, error) {
+	if ref(r) != "" {
+		sb, err := do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: ref(r)})
+		if err == nil && !s.sees(sb.Labels) {
+			err = api.Errorf(api.NotFound, "no sandbox %q", ref(r)).WithHint("GET /sandboxes lists them")
+		}
+		if err != nil {
+			return r, err
+		}
+		s.mine.add(sb.ID)
+		r = r.WithContext(context.WithValue(r.Context(), sandboxKey{}, sb))
+	}
+	if name := r.PathValue("snapshot"); name != "" && !s.isGranted(GrantSandboxes) {
+		all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{})
+		if err != nil {
+			return r, err
+		}
+		for i := range all.Snapshots {
+			if sn := &all.Snapshots[i]; (sn.ID == name || sn.Name == name) && s.sees(sn.Labels) {
+				return r, nil
+			}
+		}
+		return r, api.Errorf(api.NotFound, "no snapshot %q", name).WithHint("GET /snapshots lists them")
+	}
+	return r, nil
+}
+
+func (s *Server) sees(labels map[string]string) bool {
+	return labels[labelMade] != "" || s.isGranted(GrantSandboxes)
+}
+
+// follows reports whether a client sees events of a sandbox, which may have gone.
+func (s *Server) follows(ctx context.Context, id string) bool {
+	if s.isGranted(GrantSandboxes) || s.mine.has(id) {
+		return true
+	}
+	if id == "" {
+		return false
+	}
+	sb, err := do(ctx, s, api.CallSandboxGet, api.SandboxParams{Sandbox: id})
+	if err != nil || !s.sees(sb.Labels) {
+		return false
+	}
+	s.mine.add(id)
+	return true
+}
+
+// labels are those of what is made for a client: what it gives, but for names of ours.
+func labels(metadata map[string]string) (map[string]string, error) {
+	all := maps.Clone(metadata)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for name := range all {
+		if strings.HasPrefix(name, labelPrefix) {
+			return nil, api.Errorf(api.InvalidArgument, "metadata: %q is hutch web's own", name).WithField("metadata").
+				WithHint("take a name that does not begin with %s", labelPrefix)
+		}
+	}
+	all[labelMade] = "1"
+	return all, nil
+}
+
+// forkLabels are labels of a fork, which has those of its origin besides: but what that was made by is not its own.
+func forkLabels(metadata map[string]string) (map[string]string, error) {
+	all, err := labels(metadata)
+	if err == nil {
+		all[labelKey], all[labelBody] = "", ""
+	}
+	return all, err
+}

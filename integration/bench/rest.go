@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,7 +59,7 @@ func (h *Host) startWeb(ctx context.Context) (*web, error) {
 	h.undo.Add(func() error { return errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()) })
 	first := make([]byte, 4096)
 	if n, err := said.Read(first); err != nil || !strings.Contains(string(first[:n]), "listening") {
-		return nil, fmt.Errorf("hutch web: %q, %w", first[:n], err)
+		return nil, fmt.Errorf("hutch web: %q: %w", first[:n], cmp.Or(err, errNotListening))
 	}
 	h.web = &web{http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -66,6 +67,8 @@ func (h *Host) startWeb(ctx context.Context) (*web, error) {
 		}}}}
 	return h.web, nil
 }
+
+var errNotListening = errors.New("it does not listen")
 
 // ask sends a request and decodes the answer.
 func (w *web) ask(ctx context.Context, method, path string, body io.Reader, into any) error {

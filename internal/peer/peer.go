@@ -12,9 +12,9 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// Owner returns who has connected to a socket, if that is this process' own user or root, and only from its own user and
-// pid namespace: uid 0 of a sandbox has the daemon's kernel uid, so a sandbox that got hold of the socket, through a
-// shared workspace, would otherwise be taken for the owner.
+// Owner returns who has connected to a socket, if that is this process' own user or root, and only from its own user
+// and pid namespace: uid 0 of a sandbox has the daemon's kernel uid, so a sandbox that got hold of the socket, through
+// a shared workspace, would otherwise be taken for the owner.
 func Owner(conn int) (*unix.Ucred, error) {
 	cred, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {

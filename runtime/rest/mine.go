@@ -10,8 +10,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A client sees what was made over REST, and nothing else of the user's, unless GrantSandboxes says otherwise: a sandbox
-// of the command line may have folders of the host. What was made here has a label.
+// A client sees what was made over REST, and nothing else of the user's, unless GrantSandboxes says otherwise: a
+// sandbox of the command line may have folders of the host. What was made here has a label.
 const labelMade = labelPrefix + "made"
 
 // maxMine bounds the ids that are remembered. Who falls out is asked about again.

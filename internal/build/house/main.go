@@ -74,7 +74,7 @@ func read() (*tree, error) {
 	if err := os.Chdir(root); err != nil {
 		return nil, err
 	}
-	list, err := exec.Command("git", "ls-files", "-z").Output()
+	list, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the files: %w", err)
 	}

@@ -17,26 +17,27 @@ const labelMade = labelPrefix + "made"
 // maxMine bounds the ids that are remembered. Who falls out is asked about again.
 const maxMine = 10_000
 
-// mine are ids of sandboxes that were made over REST, also of such as have gone.
+// mine knows of sandboxes by their ids whether they were made over REST, also of such as have gone. An id is one
+// sandbox's for ever.
 type mine struct {
 	mu  sync.Mutex
-	ids map[string]struct{}
+	ids map[string]bool
 }
 
-func (m *mine) add(id string) {
+func (m *mine) note(id string, made bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ids == nil || len(m.ids) >= maxMine {
-		m.ids = map[string]struct{}{}
+		m.ids = map[string]bool{}
 	}
-	m.ids[id] = struct{}{}
+	m.ids[id] = made
 }
 
-func (m *mine) has(id string) bool {
+func (m *mine) made(id string) (made, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, ok := m.ids[id]
-	return ok
+	made, known = m.ids[id]
+	return made, known
 }
 
 // sandboxKey is where a request's context has the record of its sandbox.
@@ -52,7 +53,7 @@ func (s *Server) owned(r *http.Request) (*http.Request, error) {
 		if err != nil {
 			return r, err
 		}
-		s.mine.add(sb.ID)
+		s.mine.note(sb.ID, true)
 		r = r.WithContext(context.WithValue(r.Context(), sandboxKey{}, sb))
 	}
 	if name := r.PathValue("snapshot"); name != "" && !s.isGranted(GrantSandboxes) {
@@ -76,18 +77,19 @@ func (s *Server) sees(labels map[string]string) bool {
 
 // follows reports whether a client sees events of a sandbox, which may have gone.
 func (s *Server) follows(ctx context.Context, id string) bool {
-	if s.isGranted(GrantSandboxes) || s.mine.has(id) {
-		return true
+	if s.isGranted(GrantSandboxes) || id == "" {
+		return s.isGranted(GrantSandboxes)
 	}
-	if id == "" {
-		return false
+	if made, known := s.mine.made(id); known {
+		return made
 	}
 	sb, err := do(ctx, s, api.CallSandboxGet, api.SandboxParams{Sandbox: id})
-	if err != nil || !s.sees(sb.Labels) {
-		return false
+	if err != nil && api.ErrorCode(err) != api.NotFound {
+		return false // and asked about again
 	}
-	s.mine.add(id)
-	return true
+	made := err == nil && sb.Labels[labelMade] != ""
+	s.mine.note(id, made)
+	return made
 }
 
 // labels are those of what is made for a client: what it gives, but for names of ours.

@@ -215,7 +215,7 @@ func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
 				WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
 		}
 		if err == nil {
-			s.mine.add(sb.ID)
+			s.mine.note(sb.ID, true)
 		}
 		return shown(sb, err)
 	})
@@ -320,7 +320,7 @@ func (s *Server) forked(r *http.Request, f *Fork, p api.ForkParams) (any, error)
 		return nil, err
 	}
 	for i := range res.Sandboxes {
-		s.mine.add(res.Sandboxes[i].ID)
+		s.mine.note(res.Sandboxes[i].ID, true)
 	}
 	return Sandboxes{Sandboxes: list(res.Sandboxes, sandboxOf)}, nil
 }

@@ -44,7 +44,11 @@ os.read(r, 1)
 	pidOf := func(exec string) string {
 		t.Helper()
 		var got chunk
-		c.Call(&got, "exec.read", world.Params{"exec": exec, "stream": "stdout", "offset": 0, "wait_s": 20})
+		c.Call(&got, "exec.read", world.Params{"exec": exec, "stream": "stdout", "offset": 0,
+			"wait_s": world.Patience.Seconds()})
+		if got.Data == "" { // no process has this number: it would be dead, and another's fault
+			testenv.Late(t, "%s has not said the number of its process within %v", exec, world.Patience)
+		}
 		return strings.TrimSpace(got.Data)
 	}
 	alive := func(pid string) bool { // and no zombie that PID 1 is about to reap

@@ -175,7 +175,8 @@ func awaitRemoved(t *testing.T, c *hutch.Client, id string) (wait func()) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(e.Data), string(api.StateRemoved)) {
+			// By its state: one that is stopped in order to be removed says so as its reason, and is still listed.
+			if world.Decode[api.StateEvent](t, string(e.Data)).State == api.StateRemoved {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package world
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -194,9 +195,11 @@ const RunTime = 80 * time.Millisecond
 // NextOf returns the next event that is of kind.
 func NextOf(t testing.TB, events *hutch.Events, kind api.EventKind) api.Event {
 	t.Helper()
-	for e, err := range events.All(t.Context()) {
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	for e, err := range events.All(ctx) {
 		if err != nil {
-			t.Fatal(err)
+			Fatal(t, err)
 		}
 		if e.Kind == kind {
 			return e

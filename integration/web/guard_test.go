@@ -160,6 +160,8 @@ func TestBadRequests(t *testing.T) {
 		fails(http.StatusForbidden, "permission_denied", "--grant host-ports")
 	raw("/sandboxes", `{"network": {"allow": ["host.hutch.internal:1234"]}}`, "application/json").
 		fails(http.StatusForbidden, "permission_denied")
+	raw("/sandboxes", `{"volumes": [{"name": "v", "path": "/v"}]}`, "application/json").
+		fails(http.StatusForbidden, "permission_denied", "--grant sandboxes")
 	s.ask(t, "PATCH", at, object{"network": object{"allow": []string{"tcp://host:1234"}}}).
 		fails(http.StatusForbidden, "permission_denied")
 	// or another machine's
@@ -203,6 +205,8 @@ func TestOthers(t *testing.T) {
 	shared := w.Sub(t, "shared")
 	w.Create(t, "--name", "mine", "-v", shared+":/w:rw", "host")
 	own := s.sandbox(t, object{"name": "made"})
+	all.sandbox(t, object{"volumes": []object{{"name": "v", "path": "/v"}}, "name": "granted"})
+	all.ask(t, "DELETE", "/sandboxes/granted", nil).want(http.StatusNoContent)
 	w.OK(t, "snapshot", "create", "--name", "kept", "mine")
 	for _, at := range []string{"/sandboxes/mine", "/sandboxes/mine/files/list?path=/w", "/sandboxes/mine/processes",
 		"/snapshots?sandbox=mine"} {

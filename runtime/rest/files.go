@@ -174,7 +174,7 @@ func (f *remote) Read(b []byte) (int, error) {
 
 // begin has the rest of the file sent.
 func (f *remote) begin() error {
-	c, err := f.s.client(f.ctx)
+	c, err := f.s.waits.client(f.ctx, f.s.cfg.Connect) // as long as its reader likes
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func isOneOf(header, tag string) bool {
 // that goes in the middle leaves the old file.
 func (s *Server) store(w http.ResponseWriter, r *http.Request, p api.FileWriteParams, src io.Reader) (*WrittenFile,
 	error) {
-	c, err := s.client(r.Context())
+	c, err := s.waits.client(r.Context(), s.cfg.Connect) // as long as its sender likes
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,7 @@ func (s *Server) owned(r *http.Request) (*http.Request, error) {
 		}
 		s.mine.note(sb.ID, true)
 		r = r.WithContext(context.WithValue(r.Context(), sandboxKey{}, sb))
+		r.SetPathValue("sandbox", sb.ID) // its name may be another's by the time of the next call
 	}
 	if name := r.PathValue("snapshot"); name != "" && !s.isGranted(GrantSandboxes) {
 		all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{})
@@ -63,6 +64,7 @@ func (s *Server) owned(r *http.Request) (*http.Request, error) {
 		}
 		for i := range all.Snapshots {
 			if sn := &all.Snapshots[i]; (sn.ID == name || sn.Name == name) && s.sees(sn.Labels) {
+				r.SetPathValue("snapshot", sn.ID)
 				return r, nil
 			}
 		}

@@ -2,12 +2,13 @@
 // streams of server-sent events. It is a client of hutchd's and keeps nothing of its own: what it answers is what the
 // daemon says at that moment, and whoever kills it has lost the requests that were under way and no more.
 //
-// Each request passes, in this order: the Host and Origin that it names (guard), the token or the user of a Unix
-// socket (authorized), a bound of its size and of the time in which it comes (slow), and then the handler of its route.
-// The table of routes is the whole of it (routes.go), and openapi.json is made of that.
+// Each request passes, in this order: the Host and Origin that it names (guard), the token or the user of a Unix socket
+// (authorized), whose the sandbox or snapshot is that it names (owned), and then the handler of its route. What comes
+// and goes is bounded in size and time (patient, slowReader). The table of routes is the whole of it (routes.go), and
+// openapi.json is made of that.
 //
-// A client of this package has less than the user who runs it: it names no folder of the host, and reaches no port of
-// the host from a sandbox unless Config.Grant says so.
+// A client of this package has less than the user who runs it: it sees what was made over REST, names no folder of the
+// host, and reaches no port of the host from a sandbox, unless Config.Grant says so.
 package rest
 
 import (
@@ -33,7 +34,7 @@ const (
 	// GrantHostPorts lets network policies name ports of the host's loopback: host:5432.
 	GrantHostPorts Grant = "host-ports"
 	// GrantSandboxes shows all of the user's sandboxes and snapshots, also those that were not made over REST: these
-	// may have folders of the host.
+	// may have folders of the host. It lets clients use the user's volumes, too.
 	GrantSandboxes Grant = "sandboxes"
 )
 

@@ -123,6 +123,11 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 	if n.Idle != nil {
 		sp.IdleS = *n.Idle
 	}
+	if len(n.Volumes) > 0 { // they are the user's, whoever has filled them
+		if err := s.granted(GrantSandboxes, "a volume of the user's"); err != nil {
+			return sp, err
+		}
+	}
 	for _, v := range n.Volumes {
 		m := api.Mount{Volume: v.Name, Target: v.Path, Mode: api.ModeRW}
 		if v.ReadOnly {

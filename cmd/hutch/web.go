@@ -14,9 +14,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// webGrants are what --grant takes: rest.Grants, which this program does not link.
-var webGrants = []string{"host-ports", "sandboxes"}
-
 func newWeb() *cobra.Command {
 	cfg := webapi.Config{}
 	cmd := &cobra.Command{
@@ -35,9 +32,9 @@ and reach none of its ports from a sandbox.`,
 				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--listen: %w", err))
 			}
 			for _, g := range cfg.Grant {
-				if !slices.Contains(webGrants, g) {
+				if !slices.Contains(webapi.Grants, g) {
 					return cli.Usage(cmd.CommandPath(), fmt.Errorf("--grant %q: there are %s", g,
-						strings.Join(webGrants, ", ")))
+						strings.Join(webapi.Grants, ", ")))
 				}
 			}
 			return becomeWeb(cmd, cfg)

@@ -23,7 +23,7 @@ func TestGuard(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
-	s := serve(t, w, "--host", "box.example")
+	s := serve(t, w, "--host", "hutch.example")
 	host := strings.TrimPrefix(s.url, "http://")
 	for _, tt := range []struct {
 		name   string
@@ -40,7 +40,7 @@ func TestGuard(t *testing.T) {
 		{"wrong key", []string{"Authorization", "", "X-API-Key", "e2b_" + token}, http.StatusUnauthorized},
 		{"localhost", []string{"Host", "localhost:1"}, http.StatusOK},
 		{"IPv6 loopback", []string{"Host", "[::1]:7070"}, http.StatusOK},
-		{"name that was given", []string{"Host", "BOX.example"}, http.StatusOK},
+		{"name that was given", []string{"Host", "HUTCH.example"}, http.StatusOK},
 		{"name of somebody else", []string{"Host", "attacker.example"}, http.StatusForbidden},
 		{"address of somebody else", []string{"Host", "192.0.2.1:7070"}, http.StatusForbidden},
 		{"own origin", []string{"Origin", s.url}, http.StatusOK},

@@ -4,6 +4,15 @@ package webapi
 // Variable is the environment variable that holds a Config in JSON.
 const Variable = "HUTCH_WEB"
 
+// What --grant takes: see rest.Grant.
+const (
+	GrantHostPorts = "host-ports"
+	GrantSandboxes = "sandboxes"
+)
+
+// Grants are all that there are.
+var Grants = []string{GrantHostPorts, GrantSandboxes}
+
 // Config is what the server is to do.
 type Config struct {
 	Listen    string   `json:"listen"`               // IP:PORT, or the absolute path of a Unix socket

@@ -79,8 +79,7 @@ func (n *NewProcess) params(sandbox string) (api.ExecParams, error) {
 	} else {
 		p.Argv = append([]string{n.Cmd}, n.Args...)
 	}
-	_, err := seconds("timeout", n.Timeout)
-	return p, err
+	return p, checkSeconds("timeout", n.Timeout)
 }
 
 // run answers with the end of a process, with a stream of what it does, or with its record.

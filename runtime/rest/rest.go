@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/params"
+	"github.com/hutch-sh/hutch/internal/webapi"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -32,14 +33,11 @@ type Grant string
 // The grants.
 const (
 	// GrantHostPorts lets network policies name ports of the host's loopback: host:5432.
-	GrantHostPorts Grant = "host-ports"
+	GrantHostPorts Grant = webapi.GrantHostPorts
 	// GrantSandboxes shows all of the user's sandboxes and snapshots, also those that were not made over REST: these
 	// may have folders of the host. It lets clients use the user's volumes, too.
-	GrantSandboxes Grant = "sandboxes"
+	GrantSandboxes Grant = webapi.GrantSandboxes
 )
-
-// Grants are all that there are.
-var Grants = []Grant{GrantHostPorts, GrantSandboxes}
 
 // Bounds of requests.
 const (
@@ -262,14 +260,11 @@ func (s *Server) find(r *http.Request) (api.Sandbox, error) {
 	return do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: ref(r)})
 }
 
-// seconds checks a number of seconds that a query or body has.
-func seconds(field string, v *float64) (time.Duration, error) {
-	if v == nil {
-		return 0, nil
+// checkSeconds refuses a number of seconds that a query or body has, where it is not possible.
+func checkSeconds(field string, v *float64) error {
+	if v == nil || *v >= 0 && *v <= api.MaxSeconds {
+		return nil
 	}
-	if !(*v >= 0 && *v <= api.MaxSeconds) {
-		return 0, api.Errorf(api.InvalidArgument, "%s: %g is not possible", field, *v).WithField(field).
-			WithHint("give seconds: 0 to %d", int64(api.MaxSeconds))
-	}
-	return time.Duration(*v * float64(time.Second)), nil
+	return api.Errorf(api.InvalidArgument, "%s: %g is not possible", field, *v).WithField(field).
+		WithHint("give seconds: 0 to %d", int64(api.MaxSeconds))
 }

@@ -113,7 +113,7 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 		sp.Image = "host"
 	}
 	for field, v := range map[string]*float64{"timeout": n.Timeout, "idle": n.Idle} {
-		if _, err := seconds(field, v); err != nil {
+		if err := checkSeconds(field, v); err != nil {
 			return sp, err
 		}
 	}

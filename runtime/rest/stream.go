@@ -262,6 +262,5 @@ func number(r *http.Request, name string) (*float64, error) {
 		return nil, api.Errorf(api.InvalidArgument, "%s: %q is no number", name, text).WithField(name).
 			WithHint("give a number that is not negative")
 	}
-	_, err = seconds(name, &v)
-	return &v, err
+	return &v, checkSeconds(name, &v)
 }

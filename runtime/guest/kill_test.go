@@ -207,18 +207,14 @@ func TestReapOrphans(t *testing.T) {
 func TestKillTraced(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {
 		e, _ := s.started("echo up; exec sleep 1000")
-		tracer, wait, err := s.start(argv("/self", "trace", itoa(e.PID)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for !strings.Contains(s.sh("grep TracerPid /proc/"+itoa(e.PID)+"/status"), itoa(tracer.PID)) {
-		}
+		tracer, _ := s.started("exec /self trace " + itoa(e.PID))
 		if err := e.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Wait(within(t, 20*time.Second)); err != nil {
-			t.Fatal(err)
+		for _, ended := range []*guestapi.Exec{e, tracer} {
+			if ev, err := ended.Wait(within(t, 20*time.Second)); err != nil {
+				t.Fatalf("%+v, %v", ev, err)
+			}
 		}
-		wait()
 	})
 }

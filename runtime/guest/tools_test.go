@@ -22,21 +22,30 @@ func init() {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// trace attaches to a process and then neglects it.
+// trace attaches to a process, says "up" and then neglects it. The tracer that the kernel names is a thread
+// (fs/proc/array.c, task_state): it is one that has not the process's number, as in any debugger with threads.
 func trace(args []string) error {
-	runtime.LockOSThread()
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
-	if err := unix.PtraceSeize(pid); err != nil {
-		return err
-	}
-	for {
-		if err := unix.Pause(); err != nil && !errors.Is(err, unix.EINTR) {
-			return err
+	runtime.LockOSThread() // so that the other goroutine gets another thread
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.PtraceSeize(pid); err != nil {
+			failed <- err
+			return
 		}
-	}
+		fmt.Println("up")
+		for {
+			if err := unix.Pause(); err != nil && !errors.Is(err, unix.EINTR) {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return <-failed
 }
 
 // signalStorm sends every signal to PID 1 in every way there is: as kill(1)

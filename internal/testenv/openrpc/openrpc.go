@@ -36,7 +36,7 @@ type Value struct {
 
 // Method is one method, or a notification.
 type Method struct {
-	Name, Summary, ParamStructure string
+	Name, Summary, Description, ParamStructure string
 	Params                        []Field
 	Result                        Field
 	Errors                        []*Schema

@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -115,6 +115,16 @@ comma := ,
 $(STUB): %: %.c runtime/guest/stub/syscall.h
 	$(say) CC $@
 	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
+
+# The packages carry the binaries: whoever installs one needs nothing else.
+BINARIES    = hutch hutchd hutch-launch hutch-init hutch-netd hutch-mcp hutch-web hutch-scan
+package: build ## build the Python wheel, with the binaries in it, into dist
+	$(Q)rm -rf .cache/package && mkdir -p .cache/package dist
+	$(say) PACKAGE 'dist/hutch_sandbox-*.whl'
+	$(Q)cp -R sdk/python .cache/package/python
+	$(Q)install -d .cache/package/python/src/hutch/_bin
+	$(Q)install -m 0755 $(BINARIES:%=bin/%) .cache/package/python/src/hutch/_bin/
+	$(Q)python3 -m pip wheel --quiet --no-deps --wheel-dir dist .cache/package/python
 
 install: build ## install below PREFIX (~/.local)
 	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-web,hutch-scan}'

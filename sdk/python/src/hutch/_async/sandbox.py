@@ -1,0 +1,303 @@
+"""A sandbox."""
+
+import json
+import os
+import subprocess
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union, cast
+
+from .. import _find
+from .. import types as t
+from .._ids import exec_id
+from ..config import SandboxConfig
+from ..errors import (ConnectionLostError, FailedPreconditionError, HutchError, InvalidArgumentError,
+                      NotFoundError)
+from ..results import ExecutionResult, pack
+from . import client as _client
+from ._io import run
+from .code import AsyncCode
+from .files import AsyncFiles
+from .parts import AsyncPorts, AsyncWorkspace
+from .process import AsyncProcess
+
+if TYPE_CHECKING:
+    from .client import AsyncClient
+
+Command = Union[str, Sequence[str]]
+
+
+class AsyncSandbox:
+    """A sandbox. At the end of its with block it is removed with all that runs in it, and when the program ends, unless
+    it was made with detached=True.
+
+    files, code, ports and workspace are what their names say.
+    """
+
+    def __init__(self, client: "AsyncClient", record: t.Sandbox, detached: bool = True) -> None:
+        self.client = client
+        self.id = record["id"]
+        self.record = record  # as it was when it was made or last asked for
+        self.files = AsyncFiles(client, self.id)
+        self.code = AsyncCode(client, self.id)
+        self.ports = AsyncPorts(client, self.id)
+        self.workspace = AsyncWorkspace(client, self.id)
+        self._detached = detached
+
+    def __repr__(self) -> str:
+        return f"<AsyncSandbox {self.name or self.id} of {self.record['image']}>"
+
+    @property
+    def name(self) -> str:
+        return self.record.get("name", "")
+
+    @classmethod
+    async def create(cls, image: Optional[str] = None, *, config: Optional[SandboxConfig] = None,
+                     detached: bool = False, client: "Optional[AsyncClient]" = None,
+                     on_progress: Optional[Callable[[t.ProgressNotification], None]] = None,
+                     **fields: Any) -> "AsyncSandbox":
+        """Makes a sandbox: of an image such as "python:3.12", or of this machine's own programs. fields are those of
+        SandboxConfig: memory="2g", allow=["pypi.org"], workspace="."..."""
+        config = SandboxConfig.of(config, image, fields)
+        client = client or _client.shared()
+        if config.folders and os.geteuid() == 0:
+            return await cls._create_as_root(client, config, detached)
+        params = config.params()
+        if not detached and "scope" not in params:
+            params.setdefault("owner", "connection")
+        owned = params.get("owner") == "connection"
+        record = await client.call("sandbox.create", params, on_progress=on_progress)
+        if owned:
+            client.link.owned.add(record["id"])
+        return cls(client, record, detached=not owned)
+
+    @classmethod
+    async def _create_as_root(cls, client: "AsyncClient", config: SandboxConfig, detached: bool) -> "AsyncSandbox":
+        """Root's daemon has no right to root's folders: the command line maps their owners and hands them over."""
+        params = config.params()
+        folders = [f"--workspace={config.workspace}:{config.workspace_mode}"] if config.workspace is not None else []
+        for m in params.pop("mounts", []):
+            folders.append(f"--volume={m.get('source') or m['volume']}:{m['target']}:{m['mode']}")
+        params.pop("workspace", None)
+        image = params.pop("image", None) or f"template:{params.pop('template')}"
+        flags, rest = _flags(params)
+        if rest:
+            raise InvalidArgumentError(f"{', '.join(sorted(rest))} cannot be combined with folders of root's", op="create",
+                                       hint="run as an ordinary user, or leave them out")
+        done = await run(_run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment())
+        record = cast(t.Sandbox, json.loads(done))
+        if not detached:
+            client.link.remove_at_exit(record["id"])
+        return cls(client, record, detached)
+
+    @classmethod
+    async def get(cls, sandbox: str, *, client: "Optional[AsyncClient]" = None) -> "AsyncSandbox":
+        """A sandbox that there is, by its id or name. It is not removed at the end of a with block."""
+        client = client or _client.shared()
+        return cls(client, await client.rpc.sandbox_get(sandbox=sandbox))
+
+    @classmethod
+    async def list(cls, *, labels: Optional[Mapping[str, str]] = None,
+                   client: "Optional[AsyncClient]" = None) -> "List[AsyncSandbox]":
+        """The sandboxes that there are."""
+        client = client or _client.shared()
+        found = await client.rpc.sandbox_list(labels=dict(labels) if labels else None)
+        return [cls(client, record) for record in found["sandboxes"]]
+
+    async def __aenter__(self) -> "AsyncSandbox":
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        if not self._detached:
+            try:
+                await self.remove()
+            except (NotFoundError, ConnectionLostError):
+                pass  # its time is over, or the daemon's: it is gone
+
+    async def run(self, command: Command, *, stdin: Union[str, bytes, None] = None,
+                  env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, user: Optional[str] = None,
+                  timeout: Optional[float] = None, check: bool = False,
+                  on_stdout: Optional[Callable[[str], None]] = None,
+                  on_stderr: Optional[Callable[[str], None]] = None, **options: Any) -> ExecutionResult:
+        """Runs a command and returns what became of it: a string is for the sandbox's shell, a list is the program and
+        its arguments. One that fails is no error, unless check is True. timeout is in seconds. on_stdout and on_stderr
+        get the output as it comes."""
+        params = _exec_params(self.id, command, env, cwd, user, timeout, options)
+        if stdin is not None:
+            params["stdin"], params["encoding"] = pack(stdin)
+            if params["encoding"] == "utf-8":
+                del params["encoding"]
+        if on_stdout or on_stderr:
+            process = await self._start(params)
+            await process.copy(on_stdout, on_stderr)
+            res = await process.wait()
+        else:
+            res = ExecutionResult.of(await self._run(params))
+        return res.check() if check else res
+
+    async def _run(self, params: Dict[str, Any]) -> t.ExecResult:
+        """exec.run, over the death of the daemon: the next one knows the command by the id that is chosen here. One that
+        it does not know was never started, if it has the sandbox, and is run now."""
+        params["exec"] = exec_id()
+        while True:
+            try:
+                return cast(t.ExecResult, await self.client.call("exec.run", params))
+            except ConnectionLostError as e:
+                if not e.sent:
+                    raise
+            try:
+                return await self.client.rpc.exec_wait(exec=params["exec"])
+            except NotFoundError:
+                await self.client.rpc.sandbox_get(sandbox=self.id)
+
+    async def exec(self, command: Command, *, stdin: Union[str, bytes, bool, None] = None,
+                   env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, user: Optional[str] = None,
+                   timeout: Optional[float] = None, terminal: Union[bool, "tuple[int, int]"] = False,
+                   **options: Any) -> AsyncProcess:
+        """Starts a command, as run does, and returns while it runs: iterate over its output, or wait for it. stdin=True
+        leaves stdin open for AsyncProcess.write. terminal, True or (rows, columns), gives it a terminal."""
+        params = _exec_params(self.id, command, env, cwd, user, timeout, options)
+        if terminal:
+            rows, cols = terminal if isinstance(terminal, tuple) else (24, 80)
+            params["pty"] = {"rows": rows, "cols": cols}
+        if isinstance(stdin, (str, bytes)):
+            params["stdin"], params["encoding"] = pack(stdin)
+        process = await self._start(params)
+        if not terminal and not stdin:
+            try:
+                await process.close_stdin()
+            except FailedPreconditionError:
+                pass  # it has ended
+        return process
+
+    async def _start(self, params: Dict[str, Any]) -> AsyncProcess:
+        """exec.start, as _run does it."""
+        params["exec"] = exec_id()
+        while True:
+            try:
+                started = await self.client.call("exec.start", params)
+                return AsyncProcess(self.client, started["exec"], started["pid"])
+            except ConnectionLostError as e:
+                if not e.sent:
+                    raise
+            try:
+                known = await self.client.rpc.exec_get(exec=params["exec"])
+                return AsyncProcess(self.client, known["exec"], known.get("pid", 0))
+            except NotFoundError:
+                await self.client.rpc.sandbox_get(sandbox=self.id)
+
+    async def refresh(self) -> t.Sandbox:
+        """What it is now."""
+        self.record = await self.client.rpc.sandbox_get(sandbox=self.id)
+        return self.record
+
+    async def remove(self) -> None:
+        """Removes it, with its processes and files."""
+        self.client.link.owned.discard(self.id)
+        await self.client.rpc.sandbox_remove(sandbox=self.id)
+        self._detached = True
+
+    async def kill(self) -> None:
+        """Ends all of its processes, and with them itself; the record stays until it is removed."""
+        await self.client.rpc.sandbox_kill(sandbox=self.id)
+
+    async def pause(self) -> None:
+        self.record = await self.client.rpc.sandbox_pause(sandbox=self.id)
+
+    async def resume(self) -> None:
+        self.record = await self.client.rpc.sandbox_resume(sandbox=self.id)
+
+    async def stop(self, timeout: Optional[float] = None) -> None:
+        """Ends its processes and keeps its files, also over the end of this program, until start or remove."""
+        self.client.link.owned.discard(self.id)
+        await self.client.rpc.sandbox_stop(sandbox=self.id, timeout_s=timeout)
+        self._detached = True
+
+    async def start(self) -> None:
+        """Makes one that was stopped run again."""
+        await self.client.rpc.sandbox_start(sandbox=self.id)
+        await self.refresh()
+
+    async def fork(self, count: int = 1) -> "List[AsyncSandbox]":
+        """Sandboxes that go on from the files of this one, each for itself. They stay until they are removed, or until
+        the end of their with block."""
+        forked = await self.client.rpc.sandbox_fork(sandbox=self.id, count=count)
+        return [AsyncSandbox(self.client, record, detached=False) for record in forked["sandboxes"]]
+
+    async def snapshot(self, name: Optional[str] = None) -> t.Snapshot:
+        """Keeps what its files are now. Processes are not in it."""
+        return await self.client.rpc.snapshot_create(sandbox=self.id, name=name)
+
+    async def restore(self, snapshot: str) -> None:
+        """Gives it the files of a snapshot that was taken of it; its processes end."""
+        taken = (await self.client.rpc.snapshot_list(sandbox=self.id))["snapshots"]
+        if not any(snapshot in (s["id"], s.get("name")) for s in taken):
+            raise NotFoundError(f"there is no snapshot {snapshot!r} of the sandbox {self.id}", op="restore",
+                                hint="fork goes on from another's: client.rpc.sandbox_fork(snapshot=...)")
+        await self.client.rpc.snapshot_restore(snapshot=snapshot)
+
+    async def undo(self, to_call: Optional[str] = None) -> None:
+        """Takes back what the last call of code.run or of a tool did to its files, or all since a call. It must have
+        been made with undo=True; its processes end."""
+        await self.client.rpc.checkpoint_restore(sandbox=self.id, to_call=to_call)
+
+    async def stats(self) -> t.Stats:
+        """What it uses."""
+        return await self.client.rpc.sandbox_stats(sandbox=self.id)
+
+    async def why(self) -> "List[t.Denial]":
+        """What it was refused so far, each with why, and with what would allow it."""
+        return (await self.client.rpc.network_get(sandbox=self.id))["denials"]
+
+    async def allow(self, *names: str) -> None:
+        """Lets it reach more names, such as "pypi.org" and "*.example.com:8443"."""
+        await self.client.rpc.network_update(sandbox=self.id, add={"allow": [*names]})
+
+    async def extend(self, ttl: float) -> None:
+        """Lets it live so many seconds from now on; 0 is no end."""
+        await self.client.rpc.sandbox_update(sandbox=self.id, ttl_s=ttl)
+
+
+def _exec_params(sandbox: str, command: Command, env: Optional[Mapping[str, str]], cwd: Optional[str],
+                 user: Optional[str], timeout: Optional[float], options: Dict[str, Any]) -> Dict[str, Any]:
+    params: Dict[str, Any] = {"sandbox": sandbox, "env": dict(env) if env else None, "cwd": cwd, "user": user,
+                              "timeout_s": timeout, **options}
+    params["command" if isinstance(command, str) else "argv"] = command if isinstance(command, str) else [*command]
+    return params
+
+
+def _flags(params: Dict[str, Any]) -> "tuple[List[str], List[str]]":
+    """params as flags of hutch create, and the names of those that it has none for."""
+    flags: List[str] = []
+    rest: List[str] = []
+    limits = params.pop("limits", {})
+    network = params.pop("network", {})
+    plain = {
+        "--name": params.pop("name", None), "--workdir": params.pop("workdir", None),
+        "--user": params.pop("user", None), "--hostname": params.pop("hostname", None),
+        "--ttl": params.pop("ttl_s", None), "--idle": params.pop("idle_s", None),
+        "--seccomp": params.pop("seccomp", None),
+        "--cpus": limits.pop("cpus", None), "--memory": limits.pop("memory_bytes", None),
+        "--disk": limits.pop("disk_bytes", None), "--pids-limit": limits.pop("pids", None),
+        "--timeout": limits.pop("timeout_s", None), "--network": network.pop("mode", None),
+    }
+    flags += [f"{flag}={value}" for flag, value in plain.items() if value is not None]
+    if params.pop("undo", False):
+        flags.append("--undo")
+    for flag, values in {
+        "--env": [f"{k}={v}" for k, v in params.pop("env", {}).items()],
+        "--label": [f"{k}={v}" for k, v in params.pop("labels", {}).items()],
+        "--allow": network.pop("allow", []), "--block": network.pop("block", []),
+        "--allow-cidr": network.pop("allow_cidrs", []), "--block-cidr": network.pop("block_cidrs", []),
+    }.items():
+        flags += [f"{flag}={value}" for value in values]
+    rest += [*params, *limits, *network]
+    return flags, rest
+
+
+def _run_hutch(arguments: List[str], env: Dict[str, str]) -> bytes:
+    done = subprocess.run([_find.binary(), *arguments], env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise HutchError(done.stderr.decode("utf-8", "replace").strip(), op="create")
+    return done.stdout

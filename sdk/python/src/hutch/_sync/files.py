@@ -1,0 +1,132 @@
+# Made by make generate of hutch/_async: change that.
+"""The files of a sandbox."""
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Optional, Union
+
+from .. import types as t
+from .._pipes import Drain, Feeder
+from ..errors import InvalidArgumentError, NotFoundError
+from ..results import pack, unpack
+from ._io import run
+
+if TYPE_CHECKING:
+    from .client import Client
+
+# INLINE is the size in bytes up to which a file travels in the call itself, and not through a pipe.
+INLINE = 256 << 10
+
+Local = Union[str, "os.PathLike[str]"]
+
+
+class Files:
+    """The files of a sandbox. Paths are those inside; relative ones start at its working directory. What is read and
+    written has the rights of user, by default the sandbox's."""
+
+    def __init__(self, client: "Client", sandbox: str) -> None:
+        self._client = client
+        self._sandbox = sandbox
+
+    def read(self, path: str, *, user: Optional[str] = None) -> bytes:
+        """What a file holds."""
+        first = self._client.rpc.fs_read(sandbox=self._sandbox, path=path, user=user, limit=INLINE,
+                                               encoding="base64")
+        data = unpack(first["data"], first["encoding"])
+        if first["eof"]:
+            return data
+        rest = io.BytesIO()
+        self._drain(path, rest, user, first["next"])
+        return data + rest.getvalue()
+
+    def read_text(self, path: str, *, encoding: str = "utf-8", user: Optional[str] = None) -> str:
+        """What a text file holds."""
+        return (self.read(path, user=user)).decode(encoding)
+
+    def write(self, path: str, data: Union[str, bytes, BinaryIO], *, mode: Optional[str] = None,
+                    append: bool = False, user: Optional[str] = None) -> None:
+        """Writes a file in a single step, and makes missing folders above it. mode is octal, "0755". data may be an
+        open file, which is copied in bounded memory."""
+        params: Dict[str, Any] = {"sandbox": self._sandbox, "path": path, "mode": mode, "append": append or None,
+                                  "user": user, "parents": True}
+        if isinstance(data, (str, bytes)) and len(data) <= INLINE:
+            params["data"], params["encoding"] = pack(data)
+            self._client.call("fs.write", params)
+            return
+        if isinstance(data, str):
+            data = data.encode()
+        if isinstance(data, bytes):
+            params["size_bytes"] = len(data)
+            data = io.BytesIO(data)
+        self._feed(params, data)
+
+    def upload(self, local: Local, path: str, *, mode: Optional[str] = None, user: Optional[str] = None) -> None:
+        """Copies a file of this machine into the sandbox. A path that ends in "/" is the folder that it goes to."""
+        if path.endswith("/"):
+            path += os.path.basename(os.fspath(local))
+        with open(local, "rb") as f:
+            st = os.fstat(f.fileno())
+            self._feed({"sandbox": self._sandbox, "path": path, "user": user, "parents": True,
+                              "size_bytes": st.st_size, "mode": mode or f"{st.st_mode & 0o777:04o}"}, f)
+
+    def download(self, path: str, local: Local, *, user: Optional[str] = None) -> None:
+        """Copies a file of the sandbox to this machine, where it has mode 0600 or that of the file that it replaces."""
+        local = os.fspath(local)
+        if local.endswith("/") or os.path.isdir(local):
+            raise InvalidArgumentError(f"{local} is a folder: the name of a file is wanted", op="download", field="local")
+        with open(local, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as f:
+            self._drain(path, f, user, 0)
+
+    def list(self, path: str = ".", *, recursive: bool = False, depth: Optional[int] = None,
+                   user: Optional[str] = None) -> "List[t.File]":
+        """What is in a folder, and below it if asked to."""
+        entries: "List[t.File]" = []
+        while True:
+            page = self._client.rpc.fs_list(sandbox=self._sandbox, path=path, recursive=recursive, depth=depth,
+                                                  user=user, offset=len(entries) or None)
+            entries += page["entries"]
+            if not page["truncated"] or not page["entries"]:
+                return entries
+
+    def stat(self, path: str, *, follow: bool = True, user: Optional[str] = None) -> t.File:
+        """What is known of a file."""
+        return self._client.rpc.fs_stat(sandbox=self._sandbox, path=path, follow=follow, user=user)
+
+    def exists(self, path: str, *, user: Optional[str] = None) -> bool:
+        try:
+            self.stat(path, follow=False, user=user)
+        except NotFoundError:
+            return False
+        return True
+
+    def mkdir(self, path: str, *, parents: bool = True, mode: Optional[str] = None,
+                    user: Optional[str] = None) -> bool:
+        """Makes a folder; False says that it was there."""
+        made = self._client.rpc.fs_mkdir(sandbox=self._sandbox, path=path, parents=parents, mode=mode, user=user)
+        return made["created"]
+
+    def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False,
+                     user: Optional[str] = None) -> int:
+        """Removes a file or a folder, and returns how many went."""
+        gone = self._client.rpc.fs_remove(sandbox=self._sandbox, path=path, recursive=recursive,
+                                                missing_ok=missing_ok, user=user)
+        return gone["removed"]
+
+    def move(self, path: str, to: str, *, replace: bool = True, user: Optional[str] = None) -> None:
+        """Renames a file or a folder. to is the new path itself, also where that is a folder."""
+        self._client.rpc.fs_move(sandbox=self._sandbox, path=path, to=to, no_replace=not replace, user=user)
+
+    def _feed(self, params: Dict[str, Any], source: BinaryIO) -> None:
+        feeder = Feeder(source)
+        try:
+            self._client.call("fs.write", {**params, "fd": 0}, (feeder.fd,))
+        finally:
+            run(feeder.close)
+
+    def _drain(self, path: str, sink: BinaryIO, user: Optional[str], offset: int) -> None:
+        drain = Drain(sink)
+        try:
+            self._client.call("fs.read", {"sandbox": self._sandbox, "path": path, "user": user, "fd": 0,
+                                                "offset": offset or None}, (drain.fd,))
+        finally:
+            run(drain.close)

@@ -163,7 +163,7 @@ func awaitMemory(t testing.TB, pid, max int) int {
 			t.Logf("it takes %d MB", mb)
 		}
 	}()
-	testenv.Poll(t, world.Limit, fmt.Sprintf("process %d still takes more than %d MB of its own", pid, max), func() bool {
+	testenv.Poll(t, world.Limit, fmt.Sprintf("process %d still takes over %d MB of its own", pid, max), func() bool {
 		mb = world.Memory(t, pid, "RssAnon")
 		return mb <= max
 	})

@@ -84,7 +84,8 @@ func (b python) class(name, base, doc string, members []openrpc.Field) {
 // functional is a type that has a keyword among its members.
 func (b python) functional(name, base, doc string, members []openrpc.Field) {
 	total := ""
-	if base = strings.TrimSuffix(base, ", total=False"); base != "TypedDict" || len(members) > 0 && !members[0].Required {
+	base = strings.TrimSuffix(base, ", total=False")
+	if base != "TypedDict" || len(members) > 0 && !members[0].Required {
 		total = ", total=False"
 	}
 	own := name

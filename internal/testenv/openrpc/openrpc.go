@@ -37,13 +37,13 @@ type Value struct {
 // Method is one method, or a notification.
 type Method struct {
 	Name, Summary, Description, ParamStructure string
-	Params                        []Field
-	Result                        Field
-	Errors                        []*Schema
-	FDs                           bool `json:"x-fds"`
-	Progress                      bool `json:"x-progress"`
-	Ends                          bool `json:"x-ends-with-caller"`
-	Examples                      []struct {
+	Params                                     []Field
+	Result                                     Field
+	Errors                                     []*Schema
+	FDs                                        bool `json:"x-fds"`
+	Progress                                   bool `json:"x-progress"`
+	Ends                                       bool `json:"x-ends-with-caller"`
+	Examples                                   []struct {
 		Params []Value
 		Result Value
 	}

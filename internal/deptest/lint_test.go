@@ -42,6 +42,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"runtime/guard", module + "/runtime/workspace", "does not know it", module + "/runtime/guest/guestapi"},
 	{"runtime/workspace", module + "/runtime/sandbox", "does not know runtime/sandbox", module + "/runtime/guard"},
 	{"runtime/warm", module + "/runtime/sandbox", "does not know it", module + "/runtime/api"},
+	{"runtime/meter", module + "/runtime/sandbox", "does not know runtime/sandbox", module + "/runtime/exec"},
+	{"runtime/exec", module + "/runtime/meter", "does not know runtime/sandbox", module + "/runtime/api"},
 	{"runtime/guest", module + "/runtime/sandbox", "PID 1 of untrusted code", module + "/internal/sys"},
 	{"internal/cleanup", module + "/runtime/sandbox", "internal is below every other folder", module + "/runtime/api"},
 	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},

@@ -17,6 +17,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guard"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
@@ -66,7 +67,7 @@ func (f *creation) mountAbout() error {
 	at := filepath.Join(f.s.dir, aboutFolder)
 	mnt, err := f.m.cfg.Kernel.Tmpfs([]sys.FSOption{
 		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)},
-		{Key: "nr_inodes", Value: strconv.Itoa(64 + maxCPUFolders)}, {Key: "mode", Value: "755"},
+		{Key: "nr_inodes", Value: strconv.Itoa(64 + meter.MaxCPUFolders)}, {Key: "mode", Value: "755"},
 	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return err
@@ -76,7 +77,12 @@ func (f *creation) mountAbout() error {
 		return err
 	}
 	f.undo.Add(func() error { return f.m.unmount(at) })
-	return f.m.furnish(at)
+	for _, name := range []string{toldFolder, sysFolder} {
+		if err := os.Mkdir(filepath.Join(at, name), 0o755); err != nil {
+			return err
+		}
+	}
+	return f.m.Meters.Furnish(filepath.Join(at, sysFolder))
 }
 
 // bindAbout is first of the binds, so that its mount point is never made in a folder of the caller's; but for one in
@@ -109,7 +115,10 @@ func (m *Manager) tellBy(s *Sandbox, put func(path string, text []byte) error) e
 	if err != nil {
 		return fmt.Errorf("encode what the sandbox may do: %w", err)
 	}
-	texts := m.limitFiles(s)
+	texts := map[string]string{}
+	for name, text := range s.meter.Files() {
+		texts[sysFolder+"/"+name] = text
+	}
 	texts[toldFolder+"/policy.json"], texts[toldFolder+"/policy.txt"] = string(policy), a.Text
 	for name, text := range texts {
 		if err := put(filepath.Join(s.dir, aboutFolder, name), []byte(text+"\n")); err != nil {
@@ -205,14 +214,6 @@ func aboutFolders(a *api.About) []string {
 	return append([]string{own + "."}, text...)
 }
 
-// mib is a size for people.
-func mib(n int64) string {
-	if n >= 1<<30 && n%(1<<30) == 0 {
-		return fmt.Sprintf("%d GiB", n>>30)
-	}
-	return fmt.Sprintf("%d MiB", n>>20)
-}
-
 // hostImage is the image that shows the host's own programs.
 const hostImage = "host"
 
@@ -254,7 +255,7 @@ func aboutNetwork(n *api.AboutNetwork) string {
 func aboutLimits(a *api.About) string {
 	l, parts := &a.Limits, []string{}
 	if l.MemoryBytes > 0 {
-		parts = append(parts, mib(l.MemoryBytes)+" of memory")
+		parts = append(parts, meter.MiB(l.MemoryBytes)+" of memory")
 	}
 	if l.CPUs > 0 {
 		parts = append(parts, fmt.Sprintf("%g CPUs", l.CPUs))
@@ -263,7 +264,7 @@ func aboutLimits(a *api.About) string {
 		parts = append(parts, fmt.Sprintf("%d processes", l.PIDs))
 	}
 	if l.DiskBytes > 0 {
-		parts = append(parts, mib(l.DiskBytes)+" of files")
+		parts = append(parts, meter.MiB(l.DiskBytes)+" of files")
 	}
 	text := ""
 	if len(parts) > 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
 // reserve takes the id and the name, so that two creates never share one. The id is g's where that
@@ -31,7 +32,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		s.record.Template = s.templated.Name
 	}
 	if l := &s.record.Limits; l.DiskBytes > 0 && l.Inodes == 0 && req.Spec.Limits.Inodes != api.Unlimited {
-		l.Inodes = defaultInodes(l.DiskBytes)
+		l.Inodes = meter.DefaultInodes(l.DiskBytes)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,14 +55,36 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	return s, nil
 }
 
+// checkQuota refuses n sandboxes of a user, with limits l each, when that user's would be too many with them or too
+// large. except, when it is one of them, does not count. m.mu is held.
+func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int) error {
+	q := m.settings.Load().Quotas
+	if q == (api.Quotas{}) {
+		return nil
+	}
+	others := 0
+	var running []api.Limits
+	for _, s := range m.byID {
+		if s.user != user || s == except {
+			continue
+		}
+		others++ // its files and its record are there still
+		if r := s.Record(); r.State != api.Stopped && r.State != api.Failed {
+			running = append(running, r.Limits)
+		}
+	}
+	return m.Meters.CheckQuota(q, l, n, others, running)
+}
+
 // newSandbox is a sandbox as its record and spec say, in which nothing runs yet; user is who created it. What it has of
 // an image, a hutchd before, or the shelf is the caller's to add.
 func (m *Manager) newSandbox(record api.Sandbox, sp api.Spec, user uint32) *Sandbox {
 	s := &Sandbox{
 		id: record.ID, name: record.Name, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, user: user,
 		record: record, nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(),
-		execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{}), meter: make(chan struct{}, 1),
+		execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{}),
 	}
+	s.meter = m.Meters.New(meterBox{m, s})
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	m.placeCgroup(s)
 	return s
@@ -117,8 +140,7 @@ func (m *Manager) admit(s *Sandbox) {
 		m.removeLater(s, "its owner's connection ended")
 	}
 	m.watchPID1(s)
-	m.watchDisk(s)
-	m.watchMemory(s)
+	s.meter.Watch()
 }
 
 // watchPID1 learns of the end of PID 1 for certain: hutch-launch may have reported it

@@ -119,9 +119,9 @@ func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) err
 		return &fs.PathError{Op: "write", Path: filepath.Join(s.dir, recordFile), Err: fs.ErrNotExist}
 	}
 	return replace(filepath.Join(s.dir, recordFile), saved{
-		Record: record, Spec: sp, Root: s.root, Clock: s.execs.Clock.State(), User: s.user, Project: s.disk != nil &&
-			s.disk.project != nil,
-		Layers: s.layers, Base: s.base, Folders: s.folders.IDs, Next: s.next, Ports: exposed,
+		Record: record, Spec: sp, Root: s.root, Clock: s.execs.Clock.State(), User: s.user,
+		Project: s.meter.Disk().ByProject(),
+		Layers:  s.layers, Base: s.base, Folders: s.folders.IDs, Next: s.next, Ports: exposed,
 		Template: s.templated, Unready: unready,
 	})
 }
@@ -248,13 +248,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	s.root, s.templated, s.layers, s.base, s.exposed = from.Root, from.Template, from.Layers, from.Base, from.Ports
 	s.orphaned = from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
 		from.Spec.Scope.Kind == api.ScopeSession
-	volumes := m.Workspaces.VolumeFolders(s.user, &s.spec)
-	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), volumes...); from.Project {
-		m.byProject(s)
-	}
-	if s.disk != nil {
-		s.disk.base = s.base
-	}
+	s.meter.AdoptDisk(m.diskPlace(s), from.Project)
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
 		if s.record.Pool != "" { // nobody has acquired it
@@ -344,8 +338,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.startClocks(s)
 	m.watchPID1(s)
-	m.watchDisk(s)
-	m.watchMemory(s)
+	s.meter.Watch()
 	return nil
 }
 
@@ -360,7 +353,7 @@ func (m *Manager) startClocks(s *Sandbox) {
 
 // adoptExec takes over one exec, and the shell that it may be.
 func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, h *exec.Held, guest *guestapi.Exec) {
-	r := m.Execs.Adopt(ctx, execBox{m, s}, h, guestExec{guest})
+	r := m.Execs.Adopt(ctx, m.execBox(s), h, guestExec{guest})
 	switch {
 	case r == nil || r.Shell() == "":
 	case h.Ended():

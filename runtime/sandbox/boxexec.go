@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -25,16 +25,19 @@ func (h execHost) Find(ref string) (exec.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return execBox{h.m, s}, nil
+	return h.m.execBox(s), nil
 }
 
 func (h execHost) Bounds() api.ExecBounds { return h.m.settings.Load().Exec }
 
-// execBox is a sandbox as package exec uses it.
+// execBox is a sandbox as package exec uses it. Its meter is most of what counts what commands use.
 type execBox struct {
 	m *Manager
 	s *Sandbox
+	*meter.Meter
 }
+
+func (m *Manager) execBox(s *Sandbox) execBox { return execBox{m, s, s.meter} }
 
 func (b execBox) ID() string              { return b.s.id }
 func (b execBox) Commands() *exec.Set     { return b.s.execs }
@@ -115,62 +118,6 @@ func (b execBox) CheckControllers(l *api.Limits) error {
 }
 
 func (b execBox) StandIns() (nproc, data uint64) { return b.m.standIns(b.s) }
-func (b execBox) CPUs(most float64) []byte       { return b.m.affinity(b.s, most) }
-func (b execBox) Started()                       { b.s.wakeMeter() }
-
-func (b execBox) FileSize() (bytes uint64, bounded bool) {
-	if b.s.disk == nil {
-		return 0, false
-	}
-	return b.s.disk.fileSize()
-}
-
-// BeginUse notes how it is when an exec begins, and that there is one.
-func (b execBox) BeginUse() (u exec.Use) {
-	d := b.s.disk
-	if d == nil {
-		return u
-	}
-	if d.isOver() { // something may have been removed
-		b.m.gauge(b.s, 0, diskuse.Usage{})
-	} else if !d.hard {
-		_ = d.look() // one that fails, fails at the end, too
-	}
-	u = exec.Use{Over: d.isOver(), Disk: d.use(), Gone: d.goneSoFar()}
-	d.begin()
-	return u
-}
-
-func (b execBox) EndUse(begun exec.Use, took time.Duration, failed bool) (used diskuse.Usage, full bool) {
-	d := b.s.disk
-	if d == nil {
-		return used, false
-	}
-	b.m.gauge(b.s, took, begun.Gone)
-	crossed := !begun.Over && d.isOver()
-	if crossed {
-		d.rest.Store(true)
-		d.begin() // nobody has noticed: see to the rest
-	}
-	if d.hard {
-		return d.use(), failed && d.full()
-	}
-	return d.use(), crossed
-}
-
-func (b execBox) DiskLimit(peak diskuse.Usage) (n api.Denial, h *api.LimitHit) {
-	d := b.s.disk
-	if d == nil {
-		return n, &api.LimitHit{Of: "sandbox", Peak: peak.Bytes}
-	}
-	n = d.denial()
-	limit := d.bound()
-	h = &api.LimitHit{Name: n.Target, Of: "sandbox", Limit: limit.Bytes, Peak: peak.Bytes, Hint: n.HowToAllow}
-	if n.Target == "inodes" {
-		h.Limit, h.Peak = limit.Inodes, peak.Inodes
-	}
-	return n, h
-}
 
 func (b execBox) Unrouted() int64 {
 	if !b.m.countsRoutes(b.s) {
@@ -197,7 +144,6 @@ func (b execBox) SettleRefused() {
 func (b execBox) TellRefused(r guestapi.Refused) { b.m.callRefused(b.s, r) }
 
 func (b execBox) Hint(code int, argv ...string) string { return b.s.hint(code, argv...) }
-func (b execBox) ShmHint(status int) string            { return b.m.shmHint(b.s, status) }
 
 func (b execBox) ForeignHint(said []byte, seen bool) string { return b.m.foreignHint(b.s, said, seen) }
 
@@ -223,7 +169,7 @@ func (e guestExec) PID() int { return e.Exec.PID }
 
 // recall makes what a stopped sandbox had written readable, where that can be.
 func (m *Manager) recall(s *Sandbox) {
-	if err := m.Execs.Recall(execBox{m, s}, filepath.Join(s.dir, outputDir)); err != nil {
+	if err := m.Execs.Recall(m.execBox(s), filepath.Join(s.dir, outputDir)); err != nil {
 		m.cfg.Logger.Warn("what a stopped sandbox had written is not to be read", "sandbox", s.id, "err", err)
 	}
 }
@@ -234,7 +180,7 @@ const outputDir = "output"
 // watchLimits tells of the sandbox's limits that are met, as it happens. What cannot be
 // watched is told at the end of the command that failed by it.
 func (m *Manager) watchLimits(s *Sandbox) (stop func() error) {
-	stopped, err := m.cfg.Cgroups.Watch(s.cgroup, func(limit api.Verdict) { m.Execs.Hit(execBox{m, s}, limit) })
+	stopped, err := m.cfg.Cgroups.Watch(s.cgroup, func(limit api.Verdict) { m.Execs.Hit(m.execBox(s), limit) })
 	if err != nil {
 		m.cfg.Logger.Debug("watch limits", "sandbox", s.id, "err", err)
 	}

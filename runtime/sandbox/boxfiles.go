@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
@@ -49,30 +48,15 @@ func (b filesBox) Audit(ctx context.Context, kind api.AuditKind, f api.AuditFile
 	b.m.audit(ctx, b.s, "", kind, f, size)
 }
 
-// Admit notes that a call may write, which is measured then.
-func (b filesBox) Admit(writes bool) error {
-	d := b.s.disk
-	if d == nil {
-		return nil
-	}
-	if d.isOver() { // something may have been removed
-		b.m.gauge(b.s, 0, diskuse.Usage{})
-	}
-	d.begin()
-	if writes && d.isOver() {
-		return b.s.diskFull()
-	}
-	return nil
-}
+func (b filesBox) Admit(writes bool) error { return b.s.meter.Admit(writes) }
 
 func (b filesBox) Explain(writes bool) error {
-	switch {
-	case writes && b.s.disk != nil && b.s.disk.isOver():
-		return b.s.diskFull()
-	case b.s.state() != api.Running:
-		return b.s.mustRun()
+	if writes {
+		if err := b.s.meter.Full(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return b.s.mustRun()
 }
 
 func (b filesBox) StartWorker(ctx context.Context, user string, conn *os.File) (files.Process, error) {
@@ -86,8 +70,7 @@ func (b filesBox) StartWorker(ctx context.Context, user string, conn *os.File) (
 		Worker: guestapi.WorkerFiles, User: user, Env: []string{"HOME=/"},
 		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
 	}
-	if s.disk != nil && s.disk.bound().Bytes > 0 { // what is over it already is refused before: Admit
-		size := uint64(s.disk.bound().Bytes)
+	if size, bounded := s.meter.WorkerFileSize(); bounded {
 		req.Rlimits = append(req.Rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
 	}
 	if req.Cgroup, err = b.m.groupOfWorkers(s); err != nil {

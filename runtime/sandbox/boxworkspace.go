@@ -96,7 +96,7 @@ func (f *creation) mounts(ctx context.Context) (err error) {
 	s, sp, o := f.s, &f.req.Spec, f.req.origin
 	r := workspace.Request{
 		ID: s.id, Dir: s.dir, User: s.user, Spec: sp, FDs: f.req.FDs, RunAs: s.record.User, Layers: s.root.lowers(),
-		MemoryBytes: f.m.memoryFolder(s), Again: f.starting(), Folders: &s.folders,
+		MemoryBytes: s.meter.MemoryFolder(), Again: f.starting(), Folders: &s.folders,
 	}
 	if o != nil {
 		r.Before, r.Over = o.folders, o.over
@@ -106,10 +106,8 @@ func (f *creation) mounts(ctx context.Context) (err error) {
 		return err
 	}
 	// What volumes hold counts, and is not the doing of the first command.
-	if s.disk != nil && (len(s.disk.volumes) > 0 || o != nil && !o.built) {
-		if err := f.m.allowWhatThereIs(ctx, s); err != nil {
-			return err
-		}
+	if err := s.meter.Begin(ctx, o != nil && !o.built); err != nil {
+		return err
 	}
 	if sp.WritableUsr {
 		return f.writableUsr(a)

@@ -277,7 +277,7 @@ func (f *creation) build(context.Context) error {
 		Sys:        filepath.Join(f.s.dir, aboutFolder, sysFolder),
 		NoFileHard: h.NoFileHard,
 		AppArmor:   h.AppArmor,
-		ShmBytes:   f.m.shmBytes(f.s),
+		ShmBytes:   f.s.meter.ShmBytes(),
 		ReadOnly:   f.req.Spec.ReadOnly,
 		Browser:    f.s.record.Seccomp == api.SeccompBrowser,
 	}

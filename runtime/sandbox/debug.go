@@ -25,7 +25,7 @@ func (f *creation) detail(step string) string {
 	case "image":
 		return fmt.Sprintf("%s, layers: %d", strings.TrimSpace(r.Image+" "+r.Digest), len(f.s.root.Lower))
 	case "folders":
-		return f.s.dir + ", limit of disk space: " + f.diskDetail()
+		return f.s.dir + ", limit of disk space: " + f.s.meter.Disk().Detail()
 	case "mounts":
 		return bindsDetail(f.binds)
 	case "netns":
@@ -55,19 +55,6 @@ func (f *creation) detail(step string) string {
 		return "on disk: the sandbox outlives hutchd"
 	}
 	return ""
-}
-
-func (f *creation) diskDetail() string {
-	d := f.s.disk
-	switch {
-	case d == nil:
-		return "none"
-	case d.hard:
-		return "a file system of its own, in memory"
-	case d.project != nil:
-		return "a project quota"
-	}
-	return "watched"
 }
 
 func (f *creation) limitsDetail() string {

@@ -29,7 +29,7 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 		HowToAllow: e.HowToAllow,
 		Count:      e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
-	d.Exec = m.Execs.Attribute(execBox{m, s}, d, e.Cgroup)
+	d.Exec = m.Execs.Attribute(m.execBox(s), d, e.Cgroup)
 	m.audit(context.Background(), s, d.Exec, api.AuditDenied, e, 0)
 	m.learn(s, d.NetTarget)
 	s.seen.Enter(d, e.Untold, func(count, untold int64) {

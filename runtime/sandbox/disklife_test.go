@@ -27,7 +27,7 @@ func TestDiskLimit(t *testing.T) {
 		r := newRigIn(t, dir)
 		r.cgroups.onUse = func(c *fakeCgroups) { c.usage += time.Millisecond } // something runs
 		sb := r.create(limited)
-		if r.sandbox(sb.ID).disk.hard {
+		if r.sandbox(sb.ID).meter.Disk().Hard() {
 			testenv.Require(t, probe.Check{Name: "a folder on a disk", Status: probe.No, Detail: dir + " is in memory"})
 		}
 		id := r.start(params(sb.ID, "hang"))
@@ -51,7 +51,8 @@ func TestDiskLimit(t *testing.T) {
 			t.Errorf("a command of a full sandbox may write files of %d bytes", fsize)
 		}
 		update := func(bytes int64) error {
-			_, err := r.m.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID, Limits: api.Limits{DiskBytes: bytes}})
+			_, err := r.m.Meters.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID,
+				Limits: api.Limits{DiskBytes: bytes}})
 			return err
 		}
 		if err := update(8 << 20); err != nil {
@@ -76,7 +77,7 @@ func TestDiskLimit(t *testing.T) {
 func TestDiskOwn(t *testing.T) {
 	r := newRig(t)
 	sb := r.create(limited)
-	if !r.sandbox(sb.ID).disk.hard {
+	if !r.sandbox(sb.ID).meter.Disk().Hard() {
 		r.remove(sb.ID)
 		testenv.Require(t, probe.Check{Name: "a folder in memory", Status: probe.No, Detail: "/dev/shm is none"})
 	}
@@ -84,7 +85,7 @@ func TestDiskOwn(t *testing.T) {
 		t.Errorf("%d file systems were made", n)
 	}
 	more := api.UpdateParams{Sandbox: sb.ID, Limits: api.Limits{DiskBytes: 2 << 20}}
-	if _, err := r.m.Update(t.Context(), more); err != nil {
+	if _, err := r.m.Meters.Update(t.Context(), more); err != nil {
 		t.Error(err)
 	}
 	if n := r.points.count("Kernel.Reconfigure"); n != 1 {

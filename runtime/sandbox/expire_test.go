@@ -138,7 +138,7 @@ func TestExtend(t *testing.T) {
 			t.Errorf("%s", st)
 		}
 		ttl := 1.0
-		if _, err := r.m.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID, TTLS: &ttl}); err != nil {
+		if _, err := r.m.Meters.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID, TTLS: &ttl}); err != nil {
 			t.Error(err)
 		}
 		testenv.Elapse(time.Second)

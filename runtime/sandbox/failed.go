@@ -22,7 +22,7 @@ func (m *Manager) Failed(sandbox string, e api.FailedEvent) {
 		Kind: exec.Failed, Target: e.Where(), NetTarget: e.NetTarget, Why: e.Why, HowToAllow: e.Hint,
 		Count: e.Count, Time: time.Now().UTC().Truncate(time.Millisecond), Refusal: api.Refusal{Errno: e.Errno},
 	}
-	d.Exec = m.Execs.Attribute(execBox{m, s}, d, 0)
+	d.Exec = m.Execs.Attribute(m.execBox(s), d, 0)
 	m.audit(context.Background(), s, d.Exec, api.AuditFailed, e, 0)
 	s.seen.Enter(d, e.Untold, func(count, untold int64) {
 		e.Count, e.Untold = count, untold

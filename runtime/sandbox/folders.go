@@ -14,6 +14,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
 // folders makes the sandbox's folder:
@@ -63,15 +64,15 @@ func (f *creation) claimFolders(context.Context) error {
 	if err := f.limitDisk(); err != nil {
 		return err
 	}
-	d := f.s.disk
+	d := f.s.meter.Disk()
 	switch {
-	case d != nil && d.project != nil: // what is made from now on counts
+	case d.ByProject(): // what is made from now on counts
 		if err := errors.Join(removeAll(filepath.Join(f.s.dir, "fs/upper")),
 			removeAll(filepath.Join(f.s.dir, "fs/work"))); err != nil {
 			return err
 		}
 		return f.rootFolders()
-	case d != nil && d.hard: // they are below the file system that the limit is
+	case d.Hard(): // they are below the file system that the limit is
 		return f.rootFolders()
 	}
 	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(f.s.dir, "fs/upper")))
@@ -114,41 +115,12 @@ func makeRootFolders(dir string) (upper string, err error) {
 }
 
 // limitDisk makes the sandbox's limit of disk space.
-func (f *creation) limitDisk() error {
-	s := f.s
-	// a file system of its own would not hold them
-	if volumes := f.m.Workspaces.VolumeFolders(s.user, &s.spec); len(volumes) > 0 || len(s.layers) > 0 {
-		if s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...); s.disk != nil {
-			s.disk.base = s.base
-		}
-		return nil
-	}
-	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil {
-		return nil
-	}
-	if !s.disk.hard {
-		if f.m.byProject(s); s.disk.project == nil {
-			return nil
-		}
-		f.undo.Add(func() error { f.m.freeProject(s); return nil })
-		if err := s.disk.project(s.disk.limit); err != nil {
-			f.m.cfg.Logger.Warn("no project quota; the limit is watched", "sandbox", s.id, "err", err)
-			s.disk = newDisk(s.dir, &s.record.Limits, false)
-		}
-		return nil
-	}
-	err := s.disk.mountOwn(f.m.cfg.Kernel)
-	if errors.Is(err, errPoorer) {
-		s.disk = newDisk(s.dir, &s.record.Limits, false)
-		return nil
-	}
-	if err != nil {
-		return api.Errorf(api.Internal, "make a file system of limits.disk_bytes in memory: %w", err).
-			WithField("limits.disk_bytes").
-			WithHint("keep the state folder on a disk (HUTCH_ROOT), or leave the limit out")
-	}
-	f.undo.Add(func() error { return f.m.unmount(s.disk.fs) })
-	return nil
+func (f *creation) limitDisk() error { return f.s.meter.LimitDisk(f.m.diskPlace(f.s), f.undo.Add) }
+
+// diskPlace is where the sandbox writes.
+func (m *Manager) diskPlace(s *Sandbox) meter.DiskPlace {
+	return meter.DiskPlace{Dir: s.dir, Volumes: m.Workspaces.VolumeFolders(s.user, &s.spec), Layered: len(s.layers) > 0,
+		Base: s.base}
 }
 
 // ownFiles puts what differs from sandbox to sandbox into the upper folder, where

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
@@ -129,7 +130,7 @@ func forkSpec(sn *snapshot, p api.ForkParams) (api.Spec, error) {
 		return sp, err
 	}
 	sp.Name, sp.Scope, sp.Owner, sp.Uploads = p.Name, nil, "", nil
-	sp.Network, sp.Limits = sn.Record.Network.NetPolicy, overlay(sn.Spec.Limits, sn.Record.Limits)
+	sp.Network, sp.Limits = sn.Record.Network.NetPolicy, meter.Overlay(sn.Spec.Limits, sn.Record.Limits)
 	sp.Labels = map[string]string{}
 	maps.Copy(sp.Labels, sn.Record.Labels)
 	maps.Copy(sp.Labels, p.Labels)

@@ -88,7 +88,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			return nil, err
 		}
 	}
-	if err := m.Execs.MakeSpare(execBox{m, s}); err != nil {
+	if err := m.Execs.MakeSpare(m.execBox(s)); err != nil {
 		return nil, err
 	}
 	g.pid, g.pidfd, g.guest, g.spare = s.record.PID, s.pidfd, s.guest, s.execs.Spare()
@@ -164,7 +164,7 @@ func (f *creation) claimGeneric(ctx context.Context) error {
 
 // sizeShm gives a claimed sandbox its /dev/shm.
 func (f *creation) sizeShm() error {
-	if err := f.m.resizeShm(f.claimed.pid, f.m.shmBytes(f.s)); err != nil {
+	if err := f.m.Meters.ResizeShm(f.claimed.pid, f.s.meter.ShmBytes()); err != nil {
 		return fmt.Errorf("size /dev/shm: %w", err)
 	}
 	return nil

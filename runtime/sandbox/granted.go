@@ -9,6 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
 // granted are the limits of a sandbox: those in force, and those that this host cannot
@@ -134,7 +135,7 @@ func (m *Manager) limitsOf(asked *api.Limits, fork bool) (granted, error) {
 			d.missing[i].Instead, d.missing[i].Metered = "", false
 		}
 	}
-	g.limits = overlay(d.limits, g.limits)
+	g.limits = meter.Overlay(d.limits, g.limits)
 	g.limits.BestEffort = asked.BestEffort
 	g.missing = append(g.missing, d.missing...)
 	return g, nil
@@ -153,7 +154,7 @@ func (m *Manager) Defaults() api.Limits {
 	if h.MemoryBytes > 0 {
 		d.MemoryBytes = min(d.MemoryBytes, h.MemoryBytes)
 	}
-	return inForce(d)
+	return meter.InForce(d)
 }
 
 // checkHost refuses what nobody can have here.
@@ -204,7 +205,7 @@ func (f *creation) limit(ctx context.Context) error {
 	if f.s.cgroup == "" {
 		return nil
 	}
-	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, ofGroup(f.s.limits())); err != nil {
+	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, meter.OfGroup(f.s.limits())); err != nil {
 		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
 			WithHint("`hutch doctor` shows what this machine offers")
 	}

@@ -25,6 +25,7 @@ func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) 
 	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: spec, record: record, root: &Root{},
 		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
 		exited: make(chan struct{})}
+	s.meter = m.Meters.New(meterBox{m, s})
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/shell"
 	"github.com/hutch-sh/hutch/runtime/warm"
@@ -77,6 +78,8 @@ type Manager struct {
 	Shells *shell.Shells
 	// Workspaces serves the folders that they are given.
 	Workspaces *workspace.Workspaces
+	// Meters watch what they use, and of what how much they may.
+	Meters *meter.Meters
 	// Ahead has those that were launched ahead, Pools those that were asked for ahead.
 	Ahead *warm.Ahead[*generic, aheadKey]
 	Pools *warm.Pools
@@ -91,7 +94,6 @@ type Manager struct {
 
 	// watchers, and who follows an exec, end with their sandbox, as part of its removal.
 	watchers crew
-	walks    chan struct{} // tokens: of measuring what sandboxes have written
 	keeping  chan struct{} // tokens: of checkpoints, which have all names of a sandbox in memory
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals crew
@@ -139,13 +141,13 @@ func NewManager(cfg Config) *Manager {
 		scopes:   map[scopeKey]*scope{},
 		removing: make(chan struct{}, 2),
 		behind:   make(chan struct{}, maxBehind),
-		walks:    make(chan struct{}, maxWalks),
 		keeping:  make(chan struct{}, maxKeeping),
 		lastBusy: time.Now(),
 	}
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
 		m.templates = cfg.Templates(m)
 	}
+	m.Meters = m.newMeters()
 	m.Ahead = warm.NewAhead(ctx, int(kindsAhead), aheadHost{m}, cfg.Logger)
 	m.Pools = m.newPools()
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
@@ -288,7 +290,7 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 		return api.KillResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s is still being created", s.id).
 			WithHint("cancel the sandbox.create call instead")
 	}
-	killed := m.processes(s)
+	killed := s.meter.PIDs()
 	if !s.transition(api.Stopped, reason) { // already ended, or about to
 		select {
 		case <-s.exited:

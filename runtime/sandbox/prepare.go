@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -31,9 +32,9 @@ type aheadKey struct {
 func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 	sp := &req.Spec
 	w := aheadKey{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep,
-		group: ofGroup(*l), shm: m.shmOf(l)}
+		group: meter.OfGroup(*l), shm: m.Meters.ShmOf(l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
-		w.inodes = defaultInodes(w.bytes)
+		w.inodes = meter.DefaultInodes(w.bytes)
 	}
 	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 &&
 		len(workspace.Of(sp)) == 0 && m.cfg.Projects == nil
@@ -48,7 +49,7 @@ type prepared struct {
 	key   aheadKey
 	root  *Root
 	lower []workspace.ID // its layers; nobody holds them, so that an image can be removed meanwhile
-	disk  *disk          // measured
+	disk  *meter.Disk    // measured
 	walls api.Isolation  // what was read back of PID 1, which is what it was
 	labels
 }
@@ -83,7 +84,7 @@ func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, netw
 			return err
 		},
 		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },
-		func(f *creation, _ context.Context) error { return m.resizeShm(g.pid, w.shm) },
+		func(f *creation, _ context.Context) error { return m.Meters.ResizeShm(g.pid, w.shm) },
 	} {
 		if err := do(f, ctx); err != nil {
 			return err
@@ -92,7 +93,7 @@ func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, netw
 	if err := s.letGo(); err != nil {
 		return err
 	}
-	d.root, d.disk = s.root, s.disk
+	d.root, d.disk = s.root, s.meter.Disk()
 	g.prepared, g.unmount = d, f.undo.Release()
 	return nil
 }
@@ -104,11 +105,7 @@ func (f *creation) holdBack(ctx context.Context, w aheadKey) error {
 			return err
 		}
 	}
-	if f.s.disk == nil {
-		return nil
-	}
-	_, err := f.m.measure(ctx, f.s)
-	return err
+	return f.s.meter.Measure(ctx)
 }
 
 // NoPreparing waits until no sandbox is prepared, and keeps that so until release is called: images that nobody uses
@@ -150,7 +147,7 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
 	}
 	if f.claimed == nil {
-		if err := f.m.Execs.MakeSpare(execBox{f.m, f.s}); err != nil {
+		if err := f.m.Execs.MakeSpare(f.m.execBox(f.s)); err != nil {
 			return err
 		}
 	}
@@ -194,7 +191,7 @@ func (f *creation) takeImage(ctx context.Context) error {
 
 // takeFolders finds all there, the limit too.
 func (f *creation) takeFolders(context.Context) error {
-	f.s.disk = f.claimed.prepared.disk
+	f.s.meter.TakeDisk(f.claimed.prepared.disk)
 	return nil
 }
 
@@ -213,7 +210,7 @@ func (f *creation) takePrepared(context.Context) error {
 	f.s.setPID(f.claimed.pid)
 	f.m.watchCalls(f.s)
 	f.phases["launch.prepared"] = ms(time.Since(start))
-	if f.claimed.prepared.key.shm != f.m.shmBytes(f.s) { // memory has no cgroup
+	if f.claimed.prepared.key.shm != f.s.meter.ShmBytes() { // memory has no cgroup
 		if err := f.sizeShm(); err != nil {
 			return err
 		}

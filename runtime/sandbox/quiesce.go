@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/meter/procs"
 )
 
 // quiesce calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves
@@ -28,7 +29,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	case api.Stopped, api.Failed:
 		return use(nil)
 	case api.Paused:
-		return use(mappedBy(processesOf(s.Record().PID)))
+		return use(mappedBy(procs.IDs(s.Record().PID)))
 	case api.Running:
 	default:
 		return s.mustRun()
@@ -39,7 +40,7 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	if err := s.closeAdmission(patient); err != nil {
 		return withCause(ctx, err)
 	}
-	below, known := descendants(s.Record().PID)
+	below, known := procs.Descendants(s.Record().PID)
 	if known && len(below) <= s.files.Count() {
 		return s.moves().While(patient, func() error { return use(nil) })
 	}
@@ -51,8 +52,8 @@ func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 		err = m.freeze(patient, s)
 	}
 	if err == nil {
-		if below, known = descendants(s.Record().PID); !known {
-			below = processesOf(s.Record().PID)
+		if below, known = procs.Descendants(s.Record().PID); !known {
+			below = procs.IDs(s.Record().PID)
 		}
 		err = use(mappedBy(below))
 	}
@@ -75,7 +76,7 @@ func mappedBy(pids []int) func(name string, ino uint64) bool {
 	for _, pid := range pids {
 		list, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 		if err != nil {
-			all = all || !isGone(err) // who knows
+			all = all || !procs.IsGone(err) // who knows
 			continue
 		}
 		mappings(list, names, inodes)

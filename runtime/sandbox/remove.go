@@ -259,7 +259,7 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	lease(func() error { s.root.Release(); return nil })
 	lease(m.Workspaces.HoldVolumes(workspaceBox{m, s}))
 	undo.Add(func() error { return m.removeFolder(s) })
-	undo.Add(func() error { m.freeProject(s); return nil })
+	undo.Add(func() error { s.meter.FreeProject(); return nil })
 	undo.Add(func() error { return m.unmountOwn(s.dir) })
 	undo.Add(func() error {
 		return errors.Join(m.unmountAbout(s.dir), m.Workspaces.Unmount(s.dir, 2+len(workspace.Of(&s.spec))))

@@ -2,14 +2,12 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/meter/procs"
 )
 
 // RunRequest is sandbox.run as it arrived.
@@ -126,7 +124,8 @@ func (m *Manager) leftNothing(s *Sandbox, r *exec.Exec) bool {
 		s.record.Start == ""
 	state, pid := s.record.State, s.record.PID
 	s.mu.Unlock()
-	return alone && s.execs.OnlyEver(r) && state == api.Running && !m.hasOrphans(pid)
+	return alone && s.execs.OnlyEver(r) && state == api.Running &&
+		!procs.HasOrphans(m.cfg.Kernel.Proc(pid), pid)
 }
 
 // hasWritable reports whether a command can write to a folder that outlives its sandbox.
@@ -137,19 +136,4 @@ func hasWritable(sp *api.Spec) bool {
 		}
 	}
 	return sp.Workspace != nil && sp.Workspace.Mode == api.ModeRW
-}
-
-// hasOrphans reports whether there may be a process in the pid namespace of pid, its PID 1, beside that, when no
-// command runs. What a command leaves is given to PID 1's main thread (kernel/exit.c, find_new_reaper), whose children
-// the kernel lists where it has CONFIG_PROC_CHILDREN; without that there may be.
-func (m *Manager) hasOrphans(pid int) bool {
-	fd, err := unix.Open(fmt.Sprintf("%s/task/%d/children", m.cfg.Kernel.Proc(pid), pid), unix.O_RDONLY|
-		unix.O_CLOEXEC, 0)
-	if err != nil {
-		return true
-	}
-	defer unix.Close(fd)
-	var one [1]byte
-	n, err := unix.Read(fd, one[:])
-	return n != 0 || err != nil
 }

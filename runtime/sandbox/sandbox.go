@@ -11,6 +11,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/servers"
@@ -33,10 +34,9 @@ type Sandbox struct {
 	user    uint32 // who created it, as the monitor saw; quotas are the user's
 	// templated is what its template says beside the spec; nil of most.
 	templated *templated
-	unready   bool     // it is being built, or what its template starts is not ready; mu guards it
-	pooled    pooled   // Manager.mu guards it once the sandbox waits
-	cpus      seenCPUs // Manager.mu guards it
-	conn      uint64   // the creating connection, when Spec.Owner ties the sandbox to it
+	unready   bool   // it is being built, or what its template starts is not ready; mu guards it
+	pooled    pooled // Manager.mu guards it once the sandbox waits
+	conn      uint64 // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
 	pidfd *os.File
@@ -52,9 +52,8 @@ type Sandbox struct {
 
 	files     files.Workers
 	admission admission
-	execs     *exec.Set     // its commands
-	disk      *disk         // nil without a limit
-	meter     chan struct{} // wakes watchMemory
+	execs     *exec.Set // its commands
+	meter     *meter.Meter
 	folders   workspace.Set // that it was given
 	net       Network       // nil in mode none
 	plain     Namespace     // in mode none, of a hutchd before; what this one has made is its creation's to undo
@@ -85,7 +84,7 @@ type Sandbox struct {
 	saving sync.Mutex
 	struck bool
 
-	// updates is held while limits change.
+	// updates is the turn to change its limits, or what it may reach.
 	updates sync.Mutex
 
 	// orphaned says that the connection it is tied to went with a hutchd before, and

@@ -173,7 +173,7 @@ func TestUpdate(t *testing.T) {
 			req.Spec.Limits = api.Limits{MemoryBytes: 1 << 30, PIDs: 100, TimeoutS: 5}
 		})
 		update := func(l api.Limits) error {
-			_, err := r.m.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID, Limits: l})
+			_, err := r.m.Meters.Update(t.Context(), api.UpdateParams{Sandbox: sb.ID, Limits: l})
 			return err
 		}
 		limits := func() api.Limits {

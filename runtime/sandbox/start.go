@@ -15,6 +15,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/internal/treecopy"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -83,7 +84,7 @@ func (m *Manager) layerFolders(s *Sandbox) (list []string) {
 func (f *creation) oldFolders() error {
 	fsDir := filepath.Join(f.s.dir, "fs")
 	own := len(f.m.Workspaces.VolumeFolders(f.s.user, &f.s.spec)) == 0 && len(f.s.layers) == 0 &&
-		wantsOwn(f.s.dir, &f.s.record.Limits)
+		meter.WantsOwn(f.s.dir, &f.s.record.Limits)
 	if own {
 		if err := errors.Join(os.Rename(fsDir, filepath.Join(f.s.dir, ownCopy)), os.Mkdir(fsDir, 0o700)); err != nil {
 			return diskError("make the sandbox's folder", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/files"
+	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
 // The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
@@ -165,7 +166,7 @@ func (m *Manager) pinAndKeep(s *Sandbox, reason string) (err error) {
 
 // keepFiles makes the folder one that belongs on the shelf.
 func (m *Manager) keepFiles(s *Sandbox, reason string) error {
-	if fsDir := filepath.Join(s.dir, "fs"); isOwn(fsDir) { // a tmpfs, which goes
+	if fsDir := filepath.Join(s.dir, "fs"); meter.IsOwn(fsDir) { // a tmpfs, which goes
 		if err := copyTree(context.Background(), fsDir, filepath.Join(s.dir, ownCopy)); err != nil {
 			return err
 		}

@@ -1,6 +1,10 @@
-package sandbox
+package meter
 
-import "github.com/hutch-sh/hutch/runtime/api"
+import (
+	"strconv"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
 
 // Quotas are counted by what sandboxes may use, not by what they do: a promise that was
 // made can always be kept. They are one user's, as the monitor authenticated it.
@@ -17,29 +21,16 @@ func (h *Host) share(l *api.Limits) (cpus float64, memory int64) {
 	return cpus, memory
 }
 
-// checkQuota refuses n sandboxes of a user, with limits l each, when that user's would be too many
-// with them or too large. except, when it is one of them, does not count. m.mu is held.
-func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int) error {
-	q := m.settings.Load().Quotas
-	if q == (api.Quotas{}) {
-		return nil
-	}
-	count := n
-	cpus, memory := m.cfg.Host.share(l)
+// CheckQuota refuses n sandboxes of a user, with limits l each, when that user's would be too many with them or too
+// large. There are others of the user's already, of which those that use anything have the limits running.
+func (m *Meters) CheckQuota(q api.Quotas, l *api.Limits, n, others int, running []api.Limits) error {
+	h, count := &m.cfg.Host, n+others
+	cpus, memory := h.share(l)
 	cpus, memory = cpus*float64(n), memory*int64(n)
 	ownCPUs, ownMemory := cpus, memory
-	for _, s := range m.byID {
-		if s.user != user || s == except {
-			continue
-		}
-		s.mu.Lock()
-		counts, limits := s.record.State != api.Stopped && s.record.State != api.Failed, s.record.Limits
-		s.mu.Unlock()
-		count++ // its files and its record are there still
-		if counts {
-			c, b := m.cfg.Host.share(&limits)
-			cpus, memory = cpus+c, memory+b
-		}
+	for i := range running {
+		c, b := h.share(&running[i])
+		cpus, memory = cpus+c, memory+b
 	}
 	for _, b := range []struct {
 		name          string
@@ -58,8 +49,13 @@ func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int)
 			return api.Errorf(api.ResourceExhausted,
 				"quotas.%s: %s more would make %s of the %s that one user may have", b.name, plain(b.asked),
 				plain(b.by), plain(b.of)).
-				WithField(field).WithHint("remove a sandbox (hutch ps -a lists them), ask for less, or raise quotas.%s in the configuration file", b.name)
+				WithField(field).
+				WithHint("remove a sandbox (hutch ps -a lists them), ask for less, or raise quotas.%s in the configuration file",
+					b.name)
 		}
 	}
 	return nil
 }
+
+// plain is a number without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

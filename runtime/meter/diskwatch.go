@@ -1,4 +1,4 @@
-package sandbox
+package meter
 
 import (
 	"context"
@@ -32,23 +32,17 @@ var overSlack = diskuse.Usage{Bytes: 1 << 20, Inodes: 4096}
 
 // watchDisk ends what runs in a sandbox that exceeds its limit, until that has ended. The
 // kernel tells nobody of that; see DESIGN.md for when it looks.
-func (m *Manager) watchDisk(s *Sandbox) {
-	if s.disk == nil {
+func (t *Meter) watchDisk() {
+	d := t.disk
+	if d == nil {
 		return
 	}
-	m.watchers.Go(func() {
-		ctx, cancel := context.WithCancelCause(context.Background())
+	t.all.cfg.Background.Go(func() {
+		ctx, cancel := t.living()
 		defer cancel(nil)
-		m.watchers.Go(func() {
-			select {
-			case <-s.exited:
-				cancel(nil)
-			case <-ctx.Done():
-			}
-		})
-		if !s.disk.measured() { // else it was prepared, and nothing has run in it
-			if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
-				m.cfg.Logger.Error("measure what a sandbox has written", "sandbox", s.id, "err", err)
+		if !d.measured() { // else it was prepared, and nothing has run in it
+			if _, err := t.measure(ctx); err != nil && ctx.Err() == nil {
+				t.all.cfg.Log.Error("measure what a sandbox has written", "sandbox", t.of.ID(), "err", err)
 			}
 		}
 		pace, timer := minLook, time.NewTimer(minLook)
@@ -58,19 +52,19 @@ func (m *Manager) watchDisk(s *Sandbox) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-s.disk.wake:
-				begun = s.disk.begun.Load()
-				pace = m.lookAtDisk(ctx, s, minLook)
+			case <-d.wake:
+				begun = d.begun.Load()
+				pace = t.lookAtDisk(ctx, minLook)
 			case <-timer.C:
-				begun = s.disk.begun.Load()
-				pace = m.lookAtDisk(ctx, s, pace)
+				begun = d.begun.Load()
+				pace = t.lookAtDisk(ctx, pace)
 			}
 			select { // nothing writes while it is paused
-			case <-s.execs.Clock.Runs():
+			case <-t.of.Commands().Clock.Runs():
 			case <-ctx.Done():
 				return
 			}
-			if s.disk.rest.Store(pace > minLook); s.disk.begun.Load() != begun {
+			if d.rest.Store(pace > minLook); d.begun.Load() != begun {
 				pace = minLook
 			}
 			timer.Reset(pace)
@@ -78,51 +72,62 @@ func (m *Manager) watchDisk(s *Sandbox) {
 	})
 }
 
+// living is a context that ends with PID 1.
+func (t *Meter) living() (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	t.all.cfg.Background.Go(func() {
+		select {
+		case <-t.of.Exited():
+			cancel(nil)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
 // lookAtDisk measures when that is due, and returns when to look again.
-func (m *Manager) lookAtDisk(ctx context.Context, s *Sandbox, pace time.Duration) time.Duration {
-	d := s.disk
+func (t *Meter) lookAtDisk(ctx context.Context, pace time.Duration) time.Duration {
+	d := t.disk
 	if !d.hard && d.use().Exceeds(d.mayUse()) { // whoever has measured it
-		m.overDisk(ctx, s)
+		t.overDisk(ctx)
 		return minLook
 	}
 	before := d.spentSoFar()
 	if err := d.look(); err != nil {
 		return maxLook // removed, most likely
 	}
-	cpu, known := m.cpuOf(s)
+	cpu, known := t.cpuTime()
 	if active := d.active(before, cpu, known); !active {
-		s.mu.Lock()
 		most := idleLook
-		if !s.isIdle() {
+		if !t.of.Idle() {
 			most = maxLook
 		}
-		s.mu.Unlock()
 		return min(2*pace, most)
 	}
 	if !d.due(time.Now()) {
 		return minLook
 	}
-	used, err := m.measure(ctx, s)
+	used, err := t.measure(ctx)
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			m.cfg.Logger.Warn("measure what a sandbox has written", "sandbox", s.id, "err", err)
+			t.all.cfg.Log.Warn("measure what a sandbox has written", "sandbox", t.of.ID(), "err", err)
 		}
 		return maxLook
 	case !d.hard && used.Exceeds(d.mayUse()):
-		m.overDisk(ctx, s)
+		t.overDisk(ctx)
 	}
-	s.execs.NotePeak(s.disk.use())
+	t.of.Commands().NotePeak(d.use())
 	return minLook
 }
 
-func (d *disk) spentSoFar() diskuse.Usage {
+func (d *Disk) spentSoFar() diskuse.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.spent
 }
 
-func (d *disk) mayUse() diskuse.Usage {
+func (d *Disk) mayUse() diskuse.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.allowed
@@ -131,7 +136,7 @@ func (d *disk) mayUse() diskuse.Usage {
 // active says that something may have been written since the last measurement: the
 // sandbox has used CPU time, without which nothing is. Where nobody counts that, the file
 // system must have got fuller since the last look.
-func (d *disk) active(before diskuse.Usage, cpu time.Duration, known bool) bool {
+func (d *Disk) active(before diskuse.Usage, cpu time.Duration, known bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known {
@@ -143,7 +148,7 @@ func (d *disk) active(before diskuse.Usage, cpu time.Duration, known bool) bool 
 // due says that it is time to measure. The more has been written by whomever, the larger
 // the part of a CPU that may be spent on it: half of one when the limit may have been
 // crossed, a tenth when half of what is left may have been used, else a hundredth.
-func (d *disk) due(now time.Time) bool {
+func (d *Disk) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	twice := diskuse.Usage{Bytes: 2 * d.spent.Bytes, Inodes: 2 * d.spent.Inodes}
@@ -158,7 +163,7 @@ func (d *disk) due(now time.Time) bool {
 }
 
 // begin says that somebody begins to use the sandbox.
-func (d *disk) begin() {
+func (d *Disk) begin() {
 	d.begun.Add(1)
 	if !d.rest.Swap(false) {
 		return
@@ -171,83 +176,30 @@ func (d *disk) begin() {
 
 // overDisk ends everything that runs in a sandbox that is over its limit. What comes later may
 // remove files, but finds that it cannot write any (RLIMIT_FSIZE 0).
-func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
-	first := s.disk.mayUse() == s.disk.bound()
-	s.execs.NotePeak(s.disk.use())
-	// Before anybody hears of an end: who then starts another command waits at the admission
-	// until all is over, and does not meet what is to end.
-	done := s.admission.tryTake()
-	if s.grouped && done != nil {
-		s.shutAdmission()
+func (t *Meter) overDisk(ctx context.Context) {
+	again := ""
+	if t.disk.mayUse() != t.disk.bound() {
+		again = "what its commands have left behind writes more than limits.disk_bytes"
 	}
-	ends := s.execs.StopAll(errDisk)
-	if len(ends) == 0 { // a file worker, or what an exec has left behind
-		m.emit(api.EventLimitHit, s, "", api.LimitEvent{Limit: api.VerdictDisk, Detail: s.disk.denial().Why})
+	t.of.Commands().NotePeak(t.disk.use())
+	hit := api.LimitEvent{Limit: api.VerdictDisk, Detail: t.disk.denial().Why}
+	if err := t.of.EndAll(ctx, errDisk, hit, again); err != nil && ctx.Err() == nil {
+		t.all.cfg.Log.Warn("end what writes in a sandbox that is over its limit", "sandbox", t.of.ID(), "err", err)
 	}
-	err := exec.AwaitAll(ctx, ends)
-	if err == nil {
-		err = m.endLeftovers(ctx, s, first, done)
-	} else if done != nil {
-		s.openAdmission()
-		done()
-	}
-	if err != nil && ctx.Err() == nil {
-		m.cfg.Logger.Warn("end what writes in a sandbox that is over its limit", "sandbox", s.id, "err", err)
-	}
-	_ = m.allowWhatThereIs(ctx, s)
+	_ = t.allowWhatThereIs(ctx)
 }
 
 // allowWhatThereIs measures. What is above the limit, the sandbox may have until it has got rid of enough.
-func (m *Manager) allowWhatThereIs(ctx context.Context, s *Sandbox) error {
-	d := s.disk
+func (t *Meter) allowWhatThereIs(ctx context.Context) error {
+	d := t.disk
 	d.mu.Lock()
 	d.allowed = diskuse.Usage{}
 	d.mu.Unlock()
-	used, err := m.measure(ctx, s)
+	used, err := t.measure(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.allowed = d.limit; err == nil && d.over {
 		d.allowed = used.Add(overSlack)
 	}
 	return err
-}
-
-// endLeftovers ends what is not an exec's any more: files workers, and what execs have left
-// behind. Without cgroups only the second time round, when that goes on writing, and then
-// with all of the sandbox. done gives back the turn at the admission, where the caller has it.
-func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done func()) (err error) {
-	if !s.grouped {
-		if done != nil {
-			done()
-		}
-		m.Files.End(&s.files)
-		if first {
-			return nil
-		}
-		_, err = m.kill(ctx, s, "what its commands have left behind writes more than limits.disk_bytes")
-		m.saveEnd(s)
-		return err
-	}
-	if done == nil {
-		if done, err = s.admission.take(ctx); err != nil {
-			return err
-		}
-	}
-	defer done()
-	defer s.openAdmission()
-	patient, cancel := context.WithTimeout(ctx, pausePatience)
-	defer cancel()
-	if err := s.closeAdmission(patient); err != nil {
-		return err
-	}
-	if err := exec.AwaitAll(ctx, s.execs.StopAll(errDisk)); err != nil { // those that were being started
-		return err
-	}
-	m.Files.End(&s.files)
-	// Never used again after cgroup.kill.
-	s.execs.SetSpare(nil)
-	s.mu.Lock()
-	s.workersGroup = ""
-	s.mu.Unlock()
-	return m.cfg.Cgroups.KillAll(patient, s.cgroup)
 }

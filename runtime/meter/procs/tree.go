@@ -1,4 +1,4 @@
-package sandbox
+package procs
 
 import (
 	"errors"
@@ -12,45 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Which processes a sandbox has. All are in the pid namespace of its PID 1 and below that, as nobody joins it from
-// outside. A cgroup lists them at once; elsewhere the walk from parents to children costs by the sandbox's processes,
-// and the search of /proc, which misses none, by the machine's: 0.3 ms with 70 of them.
-
-// processes lists the host pids of a sandbox's processes, PID 1 first, for who is told which were killed.
-func (m *Manager) processes(s *Sandbox) []int {
-	pid1 := s.Record().PID
-	if pid1 == 0 {
-		return []int{}
-	}
-	if s.cgroup != "" {
-		pids, err := m.cfg.Cgroups.Processes(s.cgroup)
-		if i, found := slices.BinarySearch(pids, pid1); err == nil && found {
-			return append([]int{pid1}, slices.Delete(pids, i, i+1)...)
-		}
-	}
-	if !s.startedAny() && !m.hasOrphans(pid1) {
-		return []int{pid1}
-	}
-	pids, known := descendants(pid1)
-	if !known {
-		return processesOf(pid1)
-	}
-	slices.Sort(pids)
-	return append([]int{pid1}, pids...)
-}
-
-// startedAny reports whether PID 1 may have children that hutchd has told it to make. To ask /proc about each of its
-// threads takes as long again when they die, as what was looked up there has to be forgotten then: a quarter of a
-// removal.
-func (s *Sandbox) startedAny() bool {
-	s.mu.Lock()
-	started := s.calls > 0 || s.record.Start != ""
-	s.mu.Unlock()
-	return started || s.execs.Len() > 0 || s.files.Count() > 0
-}
-
-// processesOf lists the host pids in the pid namespace of pid1, pid1 first.
-func processesOf(pid1 int) []int {
+// IDs lists the host pids in the pid namespace of pid1, pid1 first.
+func IDs(pid1 int) []int {
 	pids := []int{}
 	if pid1 == 0 {
 		return pids
@@ -79,14 +42,14 @@ func processesOf(pid1 int) []int {
 	return pids
 }
 
-// descendants are the processes below PID 1, as the host sees them; not known where PID 1 has ended, or the kernel does
+// Descendants are the processes below PID 1, as the host sees them; not known where PID 1 has ended, or the kernel does
 // not list children (CONFIG_PROC_CHILDREN). Those of a sandbox that does not stand still may be missed while they come
 // and go.
-func descendants(pid1 int) (pids []int, known bool) {
+func Descendants(pid1 int) (pids []int, known bool) {
 	seen := map[int]bool{pid1: true}
 	for todo := []int{pid1}; len(todo) > 0; todo = todo[1:] {
 		children, err := childrenOf(todo[0])
-		if err != nil && (todo[0] == pid1 || !isGone(err)) {
+		if err != nil && (todo[0] == pid1 || !IsGone(err)) {
 			return nil, false
 		}
 		for _, child := range children {
@@ -148,5 +111,19 @@ func readAt(dir *os.File, name string, b []byte) ([]byte, error) {
 	}
 }
 
-// isGone says that an error is about a process that has ended.
-func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+// IsGone says that an error is about a process that has ended.
+func IsGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+
+// HasOrphans reports whether there may be a process in the pid namespace of pid, its PID 1, beside that, when no
+// command runs; proc is its folder in proc(5). What a command leaves is given to PID 1's main thread (kernel/exit.c,
+// find_new_reaper), whose children the kernel lists where it has CONFIG_PROC_CHILDREN; without that there may be.
+func HasOrphans(proc string, pid int) bool {
+	fd, err := unix.Open(fmt.Sprintf("%s/task/%d/children", proc, pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	var one [1]byte
+	n, err := unix.Read(fd, one[:])
+	return n != 0 || err != nil
+}

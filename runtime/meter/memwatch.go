@@ -1,21 +1,15 @@
-package sandbox
+package meter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/meter/procs"
 )
 
 // Where no cgroup holds limits.memory_bytes, and it was asked for with best_effort, the meter
@@ -35,10 +29,8 @@ const (
 )
 
 // metered is the limit that the meter keeps, 0 for none.
-func (s *Sandbox) metered() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, u := range s.record.Unenforced {
+func (t *Meter) metered() int64 {
+	for _, u := range t.of.Record().Unenforced {
 		if u.Metered {
 			return int64(u.Value)
 		}
@@ -46,44 +38,37 @@ func (s *Sandbox) metered() int64 {
 	return 0
 }
 
-// wakeMeter says that there may be something to look at from now on.
-func (s *Sandbox) wakeMeter() {
+// Started says that there may be something to look at from now on.
+func (t *Meter) Started() {
 	select {
-	case s.meter <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
 // watchMemory looks until the sandbox has ended.
-func (m *Manager) watchMemory(s *Sandbox) {
-	if !s.limits().BestEffort || s.cgroup != "" && slices.Contains(m.cfg.Host.Controllers, "memory") {
+func (t *Meter) watchMemory() {
+	if group, _ := t.of.Cgroup(); !t.limits().BestEffort || group != "" && t.all.cfg.Host.HoldsMemory {
 		return
 	}
-	m.watchers.Go(func() {
-		ctx, cancel := context.WithCancelCause(context.Background())
+	t.all.cfg.Background.Go(func() {
+		ctx, cancel := t.living()
 		defer cancel(nil)
-		m.watchers.Go(func() {
-			select {
-			case <-s.exited:
-				cancel(nil)
-			case <-ctx.Done():
-			}
-		})
 		timer := time.NewTimer(0)
 		defer timer.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-s.meter:
+			case <-t.wake:
 			case <-timer.C:
 			}
 			timer.Stop()
-			if wait := m.lookAtMemory(ctx, s); wait > 0 {
+			if wait := t.lookAtMemory(ctx); wait > 0 {
 				timer.Reset(wait)
 			}
 			select { // nothing takes memory while it is paused
-			case <-s.execs.Clock.Runs():
+			case <-t.of.Commands().Clock.Runs():
 			case <-ctx.Done():
 				return
 			}
@@ -93,13 +78,13 @@ func (m *Manager) watchMemory(s *Sandbox) {
 
 // lookAtMemory ends what has to be ended, and returns when to look again; 0 is when
 // somebody starts something.
-func (m *Manager) lookAtMemory(ctx context.Context, s *Sandbox) time.Duration {
-	limit, start := s.metered(), time.Now()
+func (t *Meter) lookAtMemory(ctx context.Context) time.Duration {
+	limit, start := t.metered(), time.Now()
 	if limit == 0 {
 		return 0
 	}
-	pid1 := s.Record().PID
-	all := meterBelow(pid1)
+	pid1 := t.of.Record().PID
+	all := procs.Below(pid1)
 	if len(all) < 2 { // PID 1 alone
 		return 0
 	}
@@ -109,16 +94,16 @@ func (m *Manager) lookAtMemory(ctx context.Context, s *Sandbox) time.Duration {
 	// what is too much each time is.
 	for i := 0; i < measured && used > limit; i++ {
 		if i > 0 {
-			all = meterBelow(pid1)
+			all = procs.Below(pid1)
 		}
 		for j := range all {
-			all[j].share()
+			all[j].Share()
 		}
 		used = together(all)
 	}
 	cost := time.Since(start)
 	if used > limit {
-		m.endLargest(ctx, s, all, used, limit)
+		t.endLargest(ctx, all, used, limit)
 		return minMeter
 	}
 	soonest := time.Duration(float64(limit-used) / float64(fillRate*runtime.NumCPU()) * float64(time.Second))
@@ -126,55 +111,26 @@ func (m *Manager) lookAtMemory(ctx context.Context, s *Sandbox) time.Duration {
 }
 
 // together is what processes use but for PID 1, which comes first.
-func together(all []process) (n int64) {
+func together(all []procs.Process) (n int64) {
 	if len(all) == 0 {
 		return 0
 	}
 	for _, p := range all[1:] {
-		n += p.anon + p.shmem
+		n += p.Anon + p.Shmem
 	}
 	return n
 }
 
-// share sets what a process uses to its proportional share. It is a walk of the process's
-// page tables, so it is left to when the simple sum is over the limit.
-func (p *process) share() {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/smaps_rollup")
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) { // it has ended
-			p.anon, p.shmem = 0, 0
-		}
-		return
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		f := strings.Fields(value)
-		if len(f) == 0 || name != "Pss_Anon" && name != "Pss_Shmem" {
-			continue
-		}
-		n, err := strconv.ParseInt(f[0], 10, 64)
-		switch {
-		case err != nil:
-		case name == "Pss_Anon":
-			p.anon = n << 10
-		default:
-			p.shmem = n << 10
-		}
-	}
-}
-
 // endLargest ends the exec that uses most, and waits for that. What an exec has left behind
 // cannot be told apart here: when nothing else is left it is ended with the sandbox.
-func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, used, limit int64) {
-	execs := s.execs.Running()
+func (t *Meter) endLargest(ctx context.Context, all []procs.Process, used, limit int64) {
+	execs := t.of.Commands().Running()
 	if len(execs) == 0 {
-		m.emit(api.EventLimitHit, s, "",
-			api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
-		if _, err := m.kill(ctx, s,
-			"what its commands have left behind uses more than limits.memory_bytes"); err != nil && ctx.Err() == nil {
-			m.cfg.Logger.Warn("end a sandbox that uses too much memory", "sandbox", s.id, "err", err)
+		t.of.Hit(api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
+		err := t.of.End(ctx, "what its commands have left behind uses more than limits.memory_bytes")
+		if err != nil && ctx.Err() == nil {
+			t.all.cfg.Log.Warn("end a sandbox that uses too much memory", "sandbox", t.of.ID(), "err", err)
 		}
-		m.saveEnd(s)
 		return
 	}
 	shares := sharesOf(all, execs)
@@ -182,7 +138,7 @@ func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, use
 	largest.Stop(&exec.Cause{
 		Verdict: api.VerdictOOM, Text: fmt.Sprintf("the sandbox uses %d bytes of memory, %d are allowed", used, limit),
 		Limit: &api.LimitHit{Name: "memory_bytes", Of: "sandbox", Limit: limit, Peak: used,
-			Hint: "use less memory, or allow more: hutch update -m SIZE " + s.id},
+			Hint: "use less memory, or allow more: hutch update -m SIZE " + t.of.ID()},
 	})
 	_ = exec.AwaitAll(ctx, []*exec.Exec{largest})
 }
@@ -195,20 +151,20 @@ type leader interface {
 
 // sharesOf is what the processes of each exec use: those below its leader, and those of its
 // leader's session that lost their parents.
-func sharesOf[E leader](all []process, execs []E) map[E]int64 {
+func sharesOf[E leader](all []procs.Process, execs []E) map[E]int64 {
 	leaders, parents, sessions := map[int]E{}, map[int]int{}, map[int]int{}
 	var none E
 	for _, p := range all {
-		parents[p.pid], sessions[p.pid] = p.ppid, p.session
+		parents[p.PID], sessions[p.PID] = p.PPID, p.Session
 		for _, r := range execs {
-			if r.PID() == p.inside {
-				leaders[p.pid] = r
+			if r.PID() == p.Inside {
+				leaders[p.PID] = r
 			}
 		}
 	}
 	shares := map[E]int64{}
 	for _, p := range all[1:] {
-		at := p.pid
+		at := p.PID
 		for range all { // pids are read one after the other: no loop may catch us
 			if leaders[at] != none || parents[at] == 0 {
 				break
@@ -217,10 +173,10 @@ func sharesOf[E leader](all []process, execs []E) map[E]int64 {
 		}
 		owner := leaders[at]
 		if owner == none {
-			owner = leaders[sessions[p.pid]]
+			owner = leaders[sessions[p.PID]]
 		}
 		if owner != none {
-			shares[owner] += p.anon + p.shmem
+			shares[owner] += p.Anon + p.Shmem
 		}
 	}
 	return shares

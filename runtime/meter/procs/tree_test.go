@@ -1,4 +1,4 @@
-package sandbox
+package procs
 
 import (
 	"os"
@@ -22,11 +22,11 @@ func TestDescendants(t *testing.T) {
 	if _, err := out.Read(make([]byte, 1)); err != nil { // the child is there
 		t.Fatal(err)
 	}
-	pids, known := descendants(os.Getpid())
+	pids, known := Descendants(os.Getpid())
 	if !known {
 		t.Fatal("this kernel does not list children")
 	}
-	below, _ := descendants(cmd.Process.Pid)
+	below, _ := Descendants(cmd.Process.Pid)
 	if len(below) != 1 || len(pids) < 2 {
 		t.Errorf("%v of the shell, %v of this process", below, pids)
 	}
@@ -34,7 +34,7 @@ func TestDescendants(t *testing.T) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	_ = cmd.Wait()
-	if _, known := descendants(cmd.Process.Pid); known {
+	if _, known := Descendants(cmd.Process.Pid); known {
 		t.Error("of a process that has ended")
 	}
 }
@@ -61,7 +61,7 @@ func TestProcessesOfThreads(t *testing.T) {
 		want[cmd.Process.Pid] = true
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	}
-	pids, known := descendants(os.Getpid())
+	pids, known := Descendants(os.Getpid())
 	for _, pid := range pids {
 		delete(want, pid)
 	}
@@ -79,12 +79,12 @@ func BenchmarkDescendants(b *testing.B) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	b.Run("walk", func(b *testing.B) {
 		for b.Loop() {
-			descendants(os.Getpid())
+			Descendants(os.Getpid())
 		}
 	})
 	b.Run("search", func(b *testing.B) {
 		for b.Loop() {
-			processesOf(os.Getpid())
+			IDs(os.Getpid())
 		}
 	})
 }

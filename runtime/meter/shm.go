@@ -1,6 +1,7 @@
-package sandbox
+package meter
 
 import (
+	"fmt"
 	"strconv"
 	"syscall"
 
@@ -18,9 +19,9 @@ const maxShm = 1 << 30
 // is what is looked at.
 const maxMeteredShm = 64 << 20
 
-// shmOf is the size of /dev/shm with the limits l. It is in memory, and counts there; where memory has no cgroup it is
+// ShmOf is the size of /dev/shm with the limits l. It is in memory, and counts there; where memory has no cgroup it is
 // bounded by its size alone.
-func (m *Manager) shmOf(l *api.Limits) int64 {
+func (m *Meters) ShmOf(l *api.Limits) int64 {
 	if l.ShmBytes > 0 {
 		return l.ShmBytes
 	}
@@ -36,27 +37,26 @@ func (m *Manager) shmOf(l *api.Limits) int64 {
 	return max(size, api.MinShmBytes)
 }
 
-// shmBytes is shmOf those in force, and of the one of memory that is metered.
-func (m *Manager) shmBytes(s *Sandbox) int64 { return m.inMemory(s, s.limits().ShmBytes) }
+// ShmBytes is ShmOf the limits in force, and of the one of memory that is metered.
+func (t *Meter) ShmBytes() int64 { return t.inMemory(t.limits().ShmBytes) }
 
-// memoryFolder is the size of other folders in memory, which what was asked for /dev/shm says nothing about.
-func (m *Manager) memoryFolder(s *Sandbox) int64 { return m.inMemory(s, 0) }
+// MemoryFolder is the size of other folders in memory, which what was asked for /dev/shm says nothing about.
+func (t *Meter) MemoryFolder() int64 { return t.inMemory(0) }
 
-func (m *Manager) inMemory(s *Sandbox, asked int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.record.Limits
+func (t *Meter) inMemory(asked int64) int64 {
+	rec := t.of.Record()
+	l := rec.Limits
 	l.ShmBytes = asked
-	for _, u := range s.record.Unenforced {
+	for _, u := range rec.Unenforced {
 		if u.Limit == "memory_bytes" && u.Metered && l.MemoryBytes <= 0 {
 			l.MemoryBytes = min(int64(u.Value), 2*maxMeteredShm)
 		}
 	}
-	return m.shmOf(&l)
+	return t.all.ShmOf(&l)
 }
 
-// resizeShm changes the size of a generic sandbox's /dev/shm, in which nothing has run yet.
-func (m *Manager) resizeShm(pid int, size int64) error {
+// ResizeShm changes the size of /dev/shm of a sandbox in which nothing has run yet, by its PID 1.
+func (m *Meters) ResizeShm(pid int, size int64) error {
 	return m.cfg.Kernel.Reconfigure(m.cfg.Kernel.Proc(pid)+shmInside, []sys.FSOption{
 		{Key: "size", Value: strconv.FormatInt(size, 10)},
 		{Key: "nr_inodes", Value: strconv.FormatInt(spec.ShmInodes, 10)},
@@ -66,15 +66,15 @@ func (m *Manager) resizeShm(pid int, size int64) error {
 // shmInside is /dev/shm of a process, below what proc(5) has of it.
 const shmInside = "/root/dev/shm"
 
-// shmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is
+// ShmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is
 // mapped gets a signal where there is no room, which programs hardly ever explain.
-func (m *Manager) shmHint(s *Sandbox, status int) string {
+func (t *Meter) ShmHint(status int) string {
 	end := syscall.WaitStatus(status)
 	var st unix.Statfs_t
-	if unix.Statfs(m.cfg.Kernel.Proc(s.Record().PID)+shmInside, &st) != nil || st.Blocks == 0 {
+	if unix.Statfs(t.all.cfg.Kernel.Proc(t.of.Record().PID)+shmInside, &st) != nil || st.Blocks == 0 {
 		return ""
 	}
-	size := mib(int64(st.Blocks) * st.Bsize)
+	size := MiB(int64(st.Blocks) * st.Bsize)
 	switch {
 	case st.Bfree*64 < st.Blocks:
 		return "/dev/shm, shared memory of " + size + ", is full: give more (--shm-size)"
@@ -83,4 +83,12 @@ func (m *Manager) shmHint(s *Sandbox, status int) string {
 			": give more (--shm-size)"
 	}
 	return ""
+}
+
+// MiB is a number of bytes for people.
+func MiB(n int64) string {
+	if n >= 1<<30 && n%(1<<30) == 0 {
+		return fmt.Sprintf("%d GiB", n>>30)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
 }

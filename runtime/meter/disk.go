@@ -1,4 +1,4 @@
-package sandbox
+package meter
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/meter/procs"
 )
 
 // What a sandbox may write: all that is below its folder fs, which is the upper folders of
 // its root and of workspaces in mode overlay, and its volumes. See DESIGN.md, "Disk".
 
-// disk knows how much a sandbox has written, and its limit.
-type disk struct {
+// Disk knows how much a sandbox has written, and its limit.
+type Disk struct {
 	fs string // the folder
 	// volumes are the folders of volumes that it may write to.
 	volumes []string
@@ -56,41 +57,41 @@ type disk struct {
 }
 
 // newDisk is nil without a limit.
-func newDisk(dir string, l *api.Limits, hard bool, volumes ...string) *disk {
+func newDisk(dir string, l *api.Limits, hard bool, volumes ...string) *Disk {
 	if l.DiskBytes <= 0 && l.Inodes <= 0 {
 		return nil
 	}
 	limit := diskuse.Usage{Bytes: max(0, l.DiskBytes), Inodes: max(0, l.Inodes)}
-	return &disk{
+	return &Disk{
 		fs: filepath.Join(dir, "fs"), volumes: slices.Clip(volumes), limit: limit, allowed: limit, hard: hard,
 		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 }
 
-// defaultInodes is a limit of inodes that goes with one of bytes: as many as a file system
+// DefaultInodes is a limit of inodes that goes with one of bytes: as many as a file system
 // of that size has with one for each block, and enough for a small one full of small files.
 // Files without content would else fill the table of the host's file system.
-func defaultInodes(bytes int64) int64 { return max(65536, bytes/4096) }
+func DefaultInodes(bytes int64) int64 { return max(65536, bytes/4096) }
 
-// wantsOwn says whether a sandbox below dir gets a file system of its own: where that costs
+// WantsOwn says whether a sandbox below dir gets a file system of its own: where that costs
 // nothing, because its files are in memory anyway, and can hold more than the limit. One
 // of its own would not be bounded by that one.
-func wantsOwn(dir string, l *api.Limits) bool {
+func WantsOwn(dir string, l *api.Limits) bool {
 	var st unix.Statfs_t
 	return l.DiskBytes > 0 && unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC &&
 		l.DiskBytes < int64(st.Blocks)*st.Bsize
 }
 
-// isOwn says whether a file system is mounted on the folder fs of a sandbox.
-func isOwn(fs string) bool {
+// IsOwn says whether a file system is mounted on the folder fs of a sandbox.
+func IsOwn(fs string) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, fs, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
 // measure finds out what is used.
-func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error) {
-	d := s.disk
+func (t *Meter) measure(ctx context.Context) (diskuse.Usage, error) {
+	d := t.disk
 	select {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
@@ -105,15 +106,15 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 		return d.use(), err
 	}
 	select { // walks of many sandboxes at once would only be in each other's way
-	case m.walks <- struct{}{}:
-		defer func() { <-m.walks }()
+	case t.all.walks <- struct{}{}:
+		defer func() { <-t.all.walks }()
 	case <-ctx.Done():
 		return diskuse.Usage{}, context.Cause(ctx)
 	}
 	if err := d.look(); err != nil {
 		return diskuse.Usage{}, err
 	}
-	cpu, _ := m.cpuOf(s)
+	cpu, _ := t.cpuTime()
 	d.mu.Lock()
 	spent, before, allowed := d.spent, d.used, d.allowed
 	d.spent, d.cpu = diskuse.Usage{}, cpu
@@ -127,7 +128,7 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 	if err != nil {
 		return diskuse.Usage{}, err
 	}
-	used = m.addUnlinked(s, used, before, spent)
+	used = t.addUnlinked(used, before, spent)
 	d.note(used)
 	d.mu.Lock()
 	d.at, d.cost = time.Now(), time.Since(start)
@@ -148,8 +149,8 @@ func less(limit, used diskuse.Usage) diskuse.Usage {
 
 // addUnlinked adds files that are open and have no name, where so much was written that is
 // in no file with one that the limit may be exceeded.
-func (m *Manager) addUnlinked(s *Sandbox, used, before, spent diskuse.Usage) diskuse.Usage {
-	d := s.disk
+func (t *Meter) addUnlinked(used, before, spent diskuse.Usage) diskuse.Usage {
+	d := t.disk
 	d.mu.Lock()
 	named := diskuse.Usage{Bytes: before.Bytes - d.unlinked.Bytes, Inodes: before.Inodes - d.unlinked.Inodes}
 	d.lost.Bytes += max(0, spent.Bytes-(used.Bytes-named.Bytes))
@@ -159,7 +160,7 @@ func (m *Manager) addUnlinked(s *Sandbox, used, before, spent diskuse.Usage) dis
 	if !search || used.Exceeds(d.allowed) {
 		return used
 	}
-	found := diskuse.Unlinked(processesOf(s.Record().PID))
+	found := diskuse.Unlinked(procs.IDs(t.of.Record().PID))
 	d.mu.Lock()
 	d.unlinked, d.lost = found, diskuse.Usage{}
 	d.mu.Unlock()
@@ -167,7 +168,7 @@ func (m *Manager) addUnlinked(s *Sandbox, used, before, spent diskuse.Usage) dis
 }
 
 // note keeps a measurement.
-func (d *disk) note(used diskuse.Usage) {
+func (d *Disk) note(used diskuse.Usage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used = used
@@ -177,32 +178,32 @@ func (d *disk) note(used diskuse.Usage) {
 	}
 }
 
-func (d *disk) use() diskuse.Usage {
+func (d *Disk) use() diskuse.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.used
 }
 
-func (d *disk) measured() bool {
+func (d *Disk) measured() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.at.IsZero()
 }
 
-func (d *disk) goneSoFar() diskuse.Usage {
+func (d *Disk) goneSoFar() diskuse.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.gone
 }
 
-func (d *disk) isOver() bool {
+func (d *Disk) isOver() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.over
 }
 
 // look notes what the file system has lost. It is a system call, whatever is on it.
-func (d *disk) look() error {
+func (d *Disk) look() error {
 	free, _, err := diskuse.FreeAt(d.fs)
 	if err != nil {
 		return err
@@ -224,12 +225,13 @@ func (d *disk) look() error {
 	return nil
 }
 
-// cpuOf is the CPU time of all processes of a sandbox, where it has a cgroup that tells.
-func (m *Manager) cpuOf(s *Sandbox) (time.Duration, bool) {
-	if !s.grouped {
+// cpuTime is that of all processes of the sandbox, where it has a cgroup that tells.
+func (t *Meter) cpuTime() (time.Duration, bool) {
+	group, own := t.of.Cgroup()
+	if !own {
 		return 0, false
 	}
-	cpu, _, err := m.cfg.Cgroups.Usage(s.cgroup, "")
+	cpu, _, err := t.all.cfg.Cgroups.Usage(group, "")
 	return cpu, err == nil
 }
 
@@ -238,9 +240,9 @@ func (m *Manager) cpuOf(s *Sandbox) (time.Duration, bool) {
 // In a long time much can be written while others remove as much, and the file system loses
 // nothing: long is what a measurement adds little to.
 //
-// before is what the file system had lost in all (disk.gone) when the exec began; zero where that is not known.
-func (m *Manager) gauge(s *Sandbox, took time.Duration, before diskuse.Usage) {
-	d := s.disk
+// before is what the file system had lost in all (Disk.gone) when the exec began; zero where that is not known.
+func (t *Meter) gauge(took time.Duration, before diskuse.Usage) {
+	d := t.disk
 	if err := d.look(); err != nil {
 		return
 	}
@@ -258,8 +260,8 @@ func (m *Manager) gauge(s *Sandbox, took time.Duration, before diskuse.Usage) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), exec.KillTimeout)
 	defer cancel()
-	if _, err := m.measure(ctx, s); err != nil {
-		m.cfg.Logger.Warn("measure what a sandbox has written", "sandbox", s.id, "err", err)
+	if _, err := t.measure(ctx); err != nil {
+		t.all.cfg.Log.Warn("measure what a sandbox has written", "sandbox", t.of.ID(), "err", err)
 	}
 }
 
@@ -272,7 +274,7 @@ const (
 )
 
 // full says that a file system of the sandbox's own has no room.
-func (d *disk) full() bool {
+func (d *Disk) full() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := diskuse.Usage{Bytes: d.limit.Bytes - d.used.Bytes, Inodes: d.limit.Inodes - d.used.Inodes}
@@ -285,7 +287,7 @@ func (d *disk) full() bool {
 
 // fileSize is the size that no single file may have, so that not even one that is written in
 // an instant crosses the limit: 0 when nothing more may be written.
-func (d *disk) fileSize() (size uint64, bounded bool) {
+func (d *Disk) fileSize() (size uint64, bounded bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -298,7 +300,7 @@ func (d *disk) fileSize() (size uint64, bounded bool) {
 }
 
 // denial says which limit it was.
-func (d *disk) denial() api.Denial {
+func (d *Disk) denial() api.Denial {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := api.Denial{
@@ -317,13 +319,6 @@ func (d *disk) denial() api.Denial {
 		n.HowToAllow = "remove files, or allow more: limits.inodes, hutch update --inodes N"
 	}
 	return n
-}
-
-// diskFull refuses what would write more into a sandbox that is over its limit.
-func (s *Sandbox) diskFull() error {
-	n := s.disk.denial()
-	return api.Errorf(api.ResourceExhausted, "sandbox %s is over limits.%s: %s, %s", s.id, n.Target, n.Why, n.Rule).
-		WithField("limits."+n.Target).WithHint("%s", n.HowToAllow)
 }
 
 // freeBeside is what is free on the file system of path, where that is another than the one of folder.

@@ -1,4 +1,4 @@
-package sandbox
+package meter
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,14 +15,14 @@ import (
 )
 
 // bound is the limit in force.
-func (d *disk) bound() diskuse.Usage {
+func (d *Disk) bound() diskuse.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.limit
 }
 
 // options are what a tmpfs takes for a limit.
-func (d *disk) options(limit diskuse.Usage) []sys.FSOption {
+func (d *Disk) options(limit diskuse.Usage) []sys.FSOption {
 	var o []sys.FSOption
 	if limit.Bytes > 0 {
 		o = append(o, sys.FSOption{Key: "size", Value: strconv.FormatInt(limit.Bytes, 10)})
@@ -36,7 +35,7 @@ func (d *disk) options(limit diskuse.Usage) []sys.FSOption {
 
 // mountOwn gives the sandbox a file system of its own where its files are in memory
 // anyway.
-func (d *disk) mountOwn(k Kernel) error {
+func (d *Disk) mountOwn(k Kernel) error {
 	options := append(d.options(d.limit), sys.FSOption{Key: "source", Value: "hutch"},
 		sys.FSOption{Key: "mode", Value: "0700"})
 	mnt, err := k.Tmpfs(options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
@@ -63,18 +62,18 @@ func takesAttributes(dir string) bool {
 
 // changeDisk puts those limits of disk space in force that l sets. It returns how to take
 // that back.
-func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (back func() error, err error) {
+func (t *Meter) changeDisk(ctx context.Context, l *api.Limits) (back func() error, err error) {
 	if l.DiskBytes == 0 && l.Inodes == 0 {
 		return func() error { return nil }, nil
 	}
-	d, field := s.disk, "limits.disk_bytes"
+	d, field := t.disk, "limits.disk_bytes"
 	if l.DiskBytes == 0 {
 		field = "limits.inodes"
 	}
 	switch {
 	case d == nil:
 		return nil, api.Errorf(api.FailedPrecondition,
-			"%s: sandbox %s was created without a limit of disk space, and nothing watches it", field, s.id).
+			"%s: sandbox %s was created without a limit of disk space, and nothing watches it", field, t.of.ID()).
 			WithField(field).WithHint("give it to sandbox.create")
 	case l.DiskBytes < 0 || l.Inodes < 0:
 		return nil, api.Errorf(api.InvalidArgument, "%s can be changed while a sandbox runs, and not lifted", field).
@@ -82,7 +81,7 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 	}
 	old := d.bound()
 	next := diskuse.Usage{Bytes: cmp.Or(l.DiskBytes, old.Bytes), Inodes: cmp.Or(l.Inodes, old.Inodes)}
-	used, err := m.measure(ctx, s)
+	used, err := t.measure(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: measure what the sandbox has written: %w", field, err)
 	}
@@ -99,15 +98,15 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 				WithField(c.field).WithHint("remove files in it first, or allow more")
 		}
 	}
-	if err := d.set(m.cfg.Kernel, next); err != nil {
+	if err := d.set(t.all.cfg.Kernel, next); err != nil {
 		return nil, err
 	}
-	return func() error { return d.set(m.cfg.Kernel, old) }, nil
+	return func() error { return d.set(t.all.cfg.Kernel, old) }, nil
 }
 
 // set puts a limit in force. Commands that run keep the bound of single files that they
 // were started with (RLIMIT_FSIZE).
-func (d *disk) set(k Kernel, limit diskuse.Usage) error {
+func (d *Disk) set(k Kernel, limit diskuse.Usage) error {
 	switch {
 	case d.project != nil:
 		if err := d.project(limit); err != nil {
@@ -127,28 +126,4 @@ func (d *disk) set(k Kernel, limit diskuse.Usage) error {
 	d.rest.Store(true)
 	d.begin()
 	return nil
-}
-
-// byProject makes the file system hold the limit, where it can. What has no limit of both
-// kinds is left to the watch: statfs(2) would tell of the whole file system.
-func (m *Manager) byProject(s *Sandbox) {
-	if d := s.disk; d != nil && m.cfg.Projects != nil && d.limit.Bytes > 0 && d.limit.Inodes > 0 {
-		d.hard, d.project = true, func(limit diskuse.Usage) error {
-			ctx, cancel := context.WithTimeout(context.Background(), projectTimeout)
-			defer cancel()
-			return m.cfg.Projects.Limit(ctx, s.id, limit.Bytes, limit.Inodes)
-		}
-	}
-}
-
-// projectTimeout bounds what the monitor may take to set a quota.
-const projectTimeout = 5 * time.Second
-
-// freeProject takes the limit of the project away, before its files are removed.
-func (m *Manager) freeProject(s *Sandbox) {
-	if d := s.disk; d != nil && d.project != nil {
-		if err := d.project(diskuse.Usage{}); err != nil { // the next daemon sweeps it
-			m.cfg.Logger.Debug("take a quota away", "sandbox", s.id, "err", err)
-		}
-	}
 }

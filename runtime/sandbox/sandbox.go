@@ -52,8 +52,8 @@ type Sandbox struct {
 
 	files     files.Workers
 	admission admission
-	execs     *exec.Set // its commands
-	meter     *meter.Meter
+	execs     *exec.Set     // its commands
+	meter     *meter.Meter  // of what it uses, and of that may
 	folders   workspace.Set // that it was given
 	net       Network       // nil in mode none
 	plain     Namespace     // in mode none, of a hutchd before; what this one has made is its creation's to undo

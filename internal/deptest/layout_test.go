@@ -17,8 +17,7 @@ var topLevel = []string{
 	".ci", ".gitignore", ".golangci.yml",
 	"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "SPEC.md",
 	"cgroups", "cmd", "docs", "findings", "go.mod", "go.sum", "images", "integration", "internal", "netfilter",
-	"runtime",
-	"seccomp",
+	"runtime", "sdk", "seccomp",
 }
 
 // made are ours too, but never in a commit.

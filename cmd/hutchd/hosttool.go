@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // hostTools say how to ask the programs that names of images stand for for their version.
@@ -31,7 +31,7 @@ const versionLimit = 5 * time.Second
 
 // hostHas is the host image in the place of one that no registry can be asked for, when
 // name asks for nothing but a program and the host has exactly that version; else nil.
-func (s *imageSource) hostHas(ctx context.Context, name, platform string) *sandbox.Root {
+func (s *imageSource) hostHas(ctx context.Context, name, platform string) *spec.Root {
 	tool, want, ok := s.d.runtimes.Load().Tool(name)
 	ask := hostTools[tool]
 	if !ok || ask == nil {

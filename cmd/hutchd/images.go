@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // openImages opens the image store. Credentials of registries are where the environment of
@@ -44,7 +45,7 @@ var _ sandbox.ImageSource = (*imageSource)(nil)
 
 // Resolve pulls where the policy says so and leases the layers.
 func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull api.PullPolicy,
-	progress func(api.Progress)) (*sandbox.Root, error) {
+	progress func(api.Progress)) (*spec.Root, error) {
 	ref, err := s.d.imageName(name)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull a
 		return nil, err
 	}
 	fs := img.Rootfs()
-	return &sandbox.Root{
+	return &spec.Root{
 		Ref: img.Ref, Digest: img.Digest, Config: configOf(img.Config),
 		Dir: s.d.store.Dir(), Lower: fs.Lower, Release: release,
 	}, nil
@@ -88,7 +89,7 @@ func (s *imageSource) leased(ctx context.Context, ref string, o images.PullOptio
 }
 
 // host is the built-in image: the machine's own programs.
-func (s *imageSource) host(platform string) (*sandbox.Root, error) {
+func (s *imageSource) host(platform string) (*spec.Root, error) {
 	img, err := s.d.store.Host(images.HostOptions{Platform: platform})
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (s *imageSource) host(platform string) (*sandbox.Root, error) {
 		release()
 		return nil, err
 	}
-	root := &sandbox.Root{
+	root := &spec.Root{
 		Ref: images.HostRef, Config: configOf(img.Config), Dir: s.d.store.Dir(),
 		Lower: img.Rootfs.Lower, Binds: binds, Release: release,
 	}

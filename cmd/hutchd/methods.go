@@ -7,6 +7,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/mode"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
@@ -62,6 +63,14 @@ func by[P, R any](f func(context.Context, sandbox.Caller, P) (R, error)) func(co
 	}
 }
 
+// kept is by for package keep.
+func kept[P, R any](f func(context.Context, keep.Caller, P) (R, error)) func(context.Context, *server.Call, P) (R,
+	error) {
+	return func(ctx context.Context, c *server.Call, p P) (R, error) {
+		return f(ctx, keep.Caller{User: c.UID, Conn: c.Conn, FDs: c.FDs}, p)
+	}
+}
+
 func (d *daemon) systemMethods(m *server.Methods) {
 	server.Handle(m, api.CallInfo, d.info)
 	server.Handle(m, api.CallDoctor, d.doctor)
@@ -95,9 +104,9 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 	server.Handle(m, api.CallSandboxUpdate, g.Meters.Update)
 	server.Handle(m, api.CallSandboxStats, known(g.Meters.Stats))
 	server.Handle(m, api.CallSandboxProcs, known(g.Meters.Processes))
-	server.Handle(m, api.CallSandboxStop, g.StopSandbox)
-	server.HandleCall(m, api.CallSandboxStart, by(g.StartSandbox))
-	server.HandleCall(m, api.CallSandboxFork, by(g.Fork))
+	server.Handle(m, api.CallSandboxStop, g.Keep.Stop)
+	server.HandleCall(m, api.CallSandboxStart, kept(g.Keep.Start))
+	server.HandleCall(m, api.CallSandboxFork, kept(g.Keep.Fork))
 
 	server.Handle(m, api.CallScopeList, g.Scopes)
 	server.HandleCall(m, api.CallScopeReset, by(g.ResetScope))
@@ -123,13 +132,13 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 // stateMethods are about what sandboxes are made of and leave.
 func (d *daemon) stateMethods(m *server.Methods) {
 	g, t := d.manager, d.templates
-	server.HandleCall(m, api.CallSnapCreate, by(g.CreateSnapshot))
-	server.HandleCall(m, api.CallSnapList, by(g.Snapshots))
-	server.HandleCall(m, api.CallSnapDiff, by(g.DiffSnapshot))
-	server.HandleCall(m, api.CallSnapRestore, by(g.RestoreSnapshot))
-	server.HandleCall(m, api.CallSnapRemove, by(g.RemoveSnapshot))
-	server.Handle(m, api.CallCheckList, named(g.Checkpoints))
-	server.HandleCall(m, api.CallCheckRestore, withFDs(g.RestoreCheckpoint))
+	server.HandleCall(m, api.CallSnapCreate, kept(g.Keep.CreateSnapshot))
+	server.HandleCall(m, api.CallSnapList, kept(g.Keep.Snapshots))
+	server.HandleCall(m, api.CallSnapDiff, kept(g.Keep.DiffSnapshot))
+	server.HandleCall(m, api.CallSnapRestore, kept(g.Keep.RestoreSnapshot))
+	server.HandleCall(m, api.CallSnapRemove, kept(g.Keep.RemoveSnapshot))
+	server.Handle(m, api.CallCheckList, named(g.History.Checkpoints))
+	server.HandleCall(m, api.CallCheckRestore, withFDs(g.History.Restore))
 
 	server.HandleCall(m, api.CallTemplateCreate, by(t.Create))
 	server.Handle(m, api.CallTemplateList, t.List)

@@ -44,6 +44,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"runtime/warm", module + "/runtime/sandbox", "does not know it", module + "/runtime/api"},
 	{"runtime/meter", module + "/runtime/sandbox", "does not know runtime/sandbox", module + "/runtime/exec"},
 	{"runtime/exec", module + "/runtime/meter", "does not know runtime/sandbox", module + "/runtime/api"},
+	{"runtime/keep", module + "/runtime/sandbox", "does not know runtime/sandbox", module + "/runtime/workspace"},
+	{"runtime/history", module + "/runtime/sandbox", "on top of runtime/keep", module + "/runtime/keep"},
 	{"runtime/guest", module + "/runtime/sandbox", "PID 1 of untrusted code", module + "/internal/sys"},
 	{"internal/cleanup", module + "/runtime/sandbox", "internal is below every other folder", module + "/runtime/api"},
 	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},

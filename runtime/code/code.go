@@ -17,6 +17,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code/interp"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/history"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
@@ -71,8 +72,8 @@ func (r *Runner) Run(ctx context.Context, who sandbox.Caller, p api.CodeParams) 
 		return api.CodeResult{}, err
 	}
 	p.Sandbox = box.ID
-	call := sandbox.NewCall()
-	if _, err := r.boxes.Checkpoint(ctx, box.ID, sandbox.Call{ID: call, Tool: api.MethodCodeRun}); err != nil {
+	call := history.NewCall()
+	if _, err := r.boxes.History.Checkpoint(ctx, box.ID, history.Call{ID: call, Tool: api.MethodCodeRun}); err != nil {
 		return api.CodeResult{}, err
 	}
 	done, err := r.boxes.Use(ctx, box.ID)

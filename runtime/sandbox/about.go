@@ -206,16 +206,13 @@ func aboutFolders(a *api.About) []string {
 	if len(text) > 0 {
 		own += " but for the folders named here"
 	}
-	if a.Image == hostImage && a.WritableUsr {
+	if a.Image == spec.HostImage && a.WritableUsr {
 		own += "; programs (/usr) can be added and replaced, not changed in place, and the host's stay as they are"
-	} else if a.Image == hostImage {
+	} else if a.Image == spec.HostImage {
 		own += ", and programs (/usr) can only be read"
 	}
 	return append([]string{own + "."}, text...)
 }
-
-// hostImage is the image that shows the host's own programs.
-const hostImage = "host"
 
 // aboutNames is how many names the text lists: more are a matter for programs.
 const aboutNames = 20

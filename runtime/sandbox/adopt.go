@@ -22,7 +22,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -30,15 +32,14 @@ import (
 type saved struct {
 	Record api.Sandbox     `json:"record"`
 	Spec   api.Spec        `json:"spec"`
-	Root   *Root           `json:"root"`
+	Root   *spec.Root      `json:"root"`
 	Clock  exec.ClockState `json:"clock,omitzero"`
 	User   uint32          `json:"user"`
 	// Project says that a project quota holds the limit of disk space.
 	Project bool `json:"project,omitempty"`
 	// Ports are those that the host reaches.
 	Ports []api.Port `json:"ports,omitempty"`
-	// Layers and Base are Sandbox.layers and base, Folders the ids of its folders. Next says that what is in fs/next
-	// takes the place of what is in fs (rollForward).
+	// Layers, Base and Next are Sandbox.kept, Folders the ids of its folders.
 	Layers  []string                `json:"layers,omitempty"`
 	Base    diskuse.Usage           `json:"base,omitzero"`
 	Folders map[string]workspace.ID `json:"folders,omitempty"`
@@ -46,6 +47,11 @@ type saved struct {
 	// Template is Sandbox.templated; Unready says that nobody has it yet.
 	Template *templated `json:"template,omitempty"`
 	Unready  bool       `json:"unready,omitempty"`
+}
+
+// files are what the files of the sandbox are made of.
+func (from *saved) files() keep.Files {
+	return keep.Files{Layers: from.Layers, Base: from.Base, Next: from.Next}
 }
 
 // readSaved reads record.json, also as builds before have written it: network.require was one word, and
@@ -121,7 +127,7 @@ func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) err
 	return replace(filepath.Join(s.dir, recordFile), saved{
 		Record: record, Spec: sp, Root: s.root, Clock: s.execs.Clock.State(), User: s.user,
 		Project: s.meter.Disk().ByProject(),
-		Layers:  s.layers, Base: s.base, Folders: s.folders.IDs, Next: s.next, Ports: exposed,
+		Layers:  s.kept.Layers, Base: s.kept.Base, Folders: s.folders.IDs, Next: s.kept.Next, Ports: exposed,
 		Template: s.templated, Unready: unready,
 	})
 }
@@ -156,7 +162,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 	if err := m.adoptStopped(); err != nil {
 		return err
 	}
-	if err := m.collectLayers(); err != nil { // of what a daemon was killed over
+	if err := m.Keep.Collect(); err != nil { // of what a daemon was killed over
 		m.cfg.Logger.Warn("remove layers that nothing needs", "err", err)
 	}
 	m.adoptPools()
@@ -168,7 +174,7 @@ func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
 	err := m.takeDown(ctx, id)
 	if shelf.IsMarked(dir) {
-		err = errors.Join(err, m.shelve(dir, id))
+		err = errors.Join(err, m.Keep.Shelve(dir, id))
 	} else {
 		err = errors.Join(err, removeAll(dir))
 	}
@@ -245,7 +251,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	s := m.newSandbox(from.Record, from.Spec, from.User)
 	s.pidfd, s.execs = h.Pidfd, exec.NewSet(from.Clock)
-	s.root, s.templated, s.layers, s.base, s.exposed = from.Root, from.Template, from.Layers, from.Base, from.Ports
+	s.root, s.templated, s.kept, s.exposed = from.Root, from.Template, from.files(), from.Ports
 	s.orphaned = from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
 		from.Spec.Scope.Kind == api.ScopeSession
 	s.meter.AdoptDisk(m.diskPlace(s), from.Project)
@@ -265,11 +271,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return err
 	}
 	own.Add(func() error { s.root.Release(); return nil })
-	layers, err := m.cfg.Shelf.Use(s.layers)
+	unused, err := m.Keep.Use(s.kept.Layers)
 	if err != nil {
 		return err
 	}
-	own.Add(func() error { shelf.CloseAll(layers); return nil })
+	own.Add(unused)
 
 	if s.record.Network.Mode != api.NetNone {
 		if s.net, err = m.cfg.Networks.Adopt(s.id, dir, s.record.Network.NetPolicy); err != nil {
@@ -315,7 +321,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.audit(ctx, s, "", api.AuditResumed, nil, 0)
 	own.Release() // from here on removal takes care of everything
-	s.destroy = m.undoAdopted(s, layers)
+	s.destroy = m.undoAdopted(s, unused)
 	m.mu.Lock()
 	m.byID[s.id] = s
 	if s.name != "" {

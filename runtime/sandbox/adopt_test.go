@@ -12,8 +12,10 @@ import (
 // an object, now.
 func TestReadSaved(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
-		{"now", `{"record":{"id":"sb_1","network":{"mode":"allow","require":["ebpf"],"enforcement":{"ebpf":"on"}}},"spec":{"network":{"mode":"allow","require":["ebpf"]}},"user":4294967295}`},
-		{"before", `{"record":{"id":"sb_1","network":{"mode":"allow","require":"ebpf","enforcement":"ebpf"}},"spec":{"network":{"mode":"allow","require":"ebpf"}},"user":4294967295}`},
+		{"now",
+			`{"record":{"id":"sb_1","network":{"mode":"allow","require":["ebpf"],"enforcement":{"ebpf":"on"}}},"spec":{"network":{"mode":"allow","require":["ebpf"]}},"user":4294967295}`},
+		{"before",
+			`{"record":{"id":"sb_1","network":{"mode":"allow","require":"ebpf","enforcement":"ebpf"}},"spec":{"network":{"mode":"allow","require":"ebpf"}},"user":4294967295}`},
 	} {
 		from, err := readSaved([]byte(c.text))
 		if err != nil {

@@ -76,7 +76,7 @@ func (c workspaceCreation) Lease(giveBack func() error) { c.f.undo.Add(c.f.s.lea
 func (c workspaceCreation) Tell(text string) { c.f.s.record.Note = withNote(c.f.s.record.Note, text) }
 
 func (c workspaceCreation) Copy(from, to string) error {
-	_, err := copyInto(context.Background(), from, to)
+	_, err := c.f.m.Keep.Copy(context.Background(), from, to)
 	return err
 }
 
@@ -95,18 +95,18 @@ func withNote(was, note string) string {
 func (f *creation) mounts(ctx context.Context) (err error) {
 	s, sp, o := f.s, &f.req.Spec, f.req.origin
 	r := workspace.Request{
-		ID: s.id, Dir: s.dir, User: s.user, Spec: sp, FDs: f.req.FDs, RunAs: s.record.User, Layers: s.root.lowers(),
+		ID: s.id, Dir: s.dir, User: s.user, Spec: sp, FDs: f.req.FDs, RunAs: s.record.User, Layers: s.root.Lowers(),
 		MemoryBytes: s.meter.MemoryFolder(), Again: f.starting(), Folders: &s.folders,
 	}
 	if o != nil {
-		r.Before, r.Over = o.folders, o.over
+		r.Before, r.Over = o.Folders, o.Over
 	}
 	a := f.m.Workspaces.Attaching(workspaceCreation{f}, r)
 	if f.binds, err = a.Attach(ctx); err != nil {
 		return err
 	}
 	// What volumes hold counts, and is not the doing of the first command.
-	if err := s.meter.Begin(ctx, o != nil && !o.built); err != nil {
+	if err := s.meter.Begin(ctx, o != nil && !o.Built); err != nil {
 		return err
 	}
 	if sp.WritableUsr {
@@ -122,13 +122,13 @@ func (f *creation) writableUsr(a *workspace.Attaching) error {
 		return api.Errorf(api.InvalidArgument,
 			"writable_usr: the image %s has a /usr of its own, which can be written to", f.s.root.Ref).
 			WithField("writable_usr").WithHint("leave it out; it is for the image %s, whose /usr is the host's",
-			hostImage)
+			spec.HostImage)
 	}
 	lower, err := f.s.root.WritableUsr()
 	if err != nil {
 		return err
 	}
-	merged, err := a.Overlay(append(f.m.builtUsr(f.s), lower...)...)
+	merged, err := a.Overlay(append(f.m.Keep.Usr(f.s.kept.Layers), lower...)...)
 	if err != nil {
 		return api.Errorf(api.FailedPrecondition, "writable_usr: %w", err).WithField("writable_usr").
 			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")

@@ -3,13 +3,11 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -19,10 +17,6 @@ func TestCloseBounded(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			m, s := bare(t, api.Sandbox{State: api.Creating}, api.Spec{})
-			var err error
-			if m.cfg.Shelf, err = shelf.Open(t.TempDir(), slog.New(slog.DiscardHandler)); err != nil {
-				t.Fatal(err)
-			}
 			end := func() { m.drop(s); m.wg.Done() }
 			m.wg.Add(1)
 			m.creating[0]++
@@ -35,7 +29,7 @@ func TestCloseBounded(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			begin := time.Now()
-			err = m.Close(ctx)
+			err := m.Close(ctx)
 			if !hangs && (err != nil || time.Since(begin) > 0) {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}

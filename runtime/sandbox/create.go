@@ -26,7 +26,7 @@ type CreateRequest struct {
 	Break    *api.Break         // only with Debug
 	Progress func(api.Progress) // never nil
 	Building bool               // a build's: it is nobody's, and goes with the hutchd that makes it
-	Over     string             // with Building: the id of what KeepBuild has kept, below it
+	Over     string             // with Building: the id of what Keep.SaveBuild has kept, below it
 	pool     string             // that it is to wait in, "" for most
 	// templated is what its template says beside the spec; nil of most.
 	templated *templated
@@ -148,7 +148,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 		return api.Sandbox{}, err
 	}
 	read := time.Since(start)
-	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil && !req.origin.built)
+	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil && !req.origin.Built)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -294,8 +294,8 @@ func (f *creation) overlayOf() launchapi.Overlay {
 		fs = filepath.Join(f.s.dir, base)
 	}
 	return launchapi.Overlay{
-		Dir: f.s.root.Dir, Lower: append(f.m.layerFolders(f.s), f.s.root.Lower...), Upper: filepath.Join(fs, "upper"),
-		Work:   filepath.Join(fs, "work"),
+		Dir: f.s.root.Dir, Lower: append(f.m.Keep.Roots(f.s.kept.Layers), f.s.root.Lower...),
+		Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
 		Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
 
 // rich asks for as much as a sandbox may have that no mount of the host's is needed for.
@@ -330,20 +331,20 @@ func TestQuotaEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := r.create(one)
-	if _, err := r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: b.ID}); err != nil {
+	if _, err := r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: b.ID}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.m.Create(t.Context(), request(one))
 	r.refused(api.ResourceExhausted, err)
 	r.remove(a.ID)
 	c := r.create(one)
-	_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}) // both would use too much
+	_, err = r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}) // both would use too much
 	r.refused(api.ResourceExhausted, err)
 	if st := r.state(b.ID); st != api.Stopped {
 		t.Errorf("after a start that was refused it is %s", st)
 	}
 	r.remove(c.ID)
-	if _, err := r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}); err != nil {
+	if _, err := r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}); err != nil {
 		t.Error(err)
 	}
 	r.remove(b.ID)

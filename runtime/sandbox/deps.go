@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/audit"
@@ -16,34 +15,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
-
-// Root is an image ready to be used as a root file system.
-type Root struct {
-	Ref    string          `json:"ref"`
-	Digest string          `json:"digest"` // of the manifest; "" for the host image
-	Config api.ImageConfig `json:"config"`
-	Note   string          `json:"-"`     // see api.Sandbox
-	Dir    string          `json:"dir"`   // folder that relative Lower names start from
-	Lower  []string        `json:"lower"` // overlay layers, top-most first
-	Binds  []spec.Bind     `json:"-"`     // needed only to create
-	// WritableUsr returns the layers, top-most first, that an overlay on /usr may be made of in the place of the
-	// bind there; nil where /usr is the image's own and so can be written to.
-	WritableUsr func() (lower []string, err error) `json:"-"`
-	// Release says that the sandbox no longer uses the layers. It is called once,
-	// from any goroutine.
-	Release func() `json:"-"`
-}
-
-// lowers are the folders of the image's layers, top-most first.
-func (r *Root) lowers() (list []string) {
-	for _, lower := range r.Lower {
-		if !filepath.IsAbs(lower) {
-			lower = filepath.Join(r.Dir, lower)
-		}
-		list = append(list, lower)
-	}
-	return list
-}
 
 // Kernel is what the kernel itself does for the sandboxes of a daemon, and says of them: Linux, and nothing else in a
 // daemon. What belongs to a cgroup or a network namespace is Cgroups' and Networks'.
@@ -69,7 +40,8 @@ type Kernel interface {
 type ImageSource interface {
 	// Resolve pulls the image where the policy says so and pins its layers until
 	// Release. It blocks for as long as the network does; ctx ends it.
-	Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*Root, error)
+	Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*spec.Root,
+		error)
 	// Hold pins again the layers of a root that a hutchd before has resolved.
 	Hold(lower []string) (release func(), err error)
 	// Pin keeps layers, which are held, beyond this daemon, until Unpin of the same name.

@@ -157,7 +157,7 @@ func TestStoppedTTL(t *testing.T) {
 		remove := r.create(func(req *CreateRequest) { req.Spec.TTLS = 10 })
 		pause := r.create(func(req *CreateRequest) { req.Spec.TTLS, req.Spec.TTLAction = 10, api.LifePause })
 		for _, id := range []string{remove.ID, pause.ID} {
-			if _, err := r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: id}); err != nil {
+			if _, err := r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: id}); err != nil {
 				t.Fatal(err)
 			}
 		}

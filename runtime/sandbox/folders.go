@@ -119,8 +119,8 @@ func (f *creation) limitDisk() error { return f.s.meter.LimitDisk(f.m.diskPlace(
 
 // diskPlace is where the sandbox writes.
 func (m *Manager) diskPlace(s *Sandbox) meter.DiskPlace {
-	return meter.DiskPlace{Dir: s.dir, Volumes: m.Workspaces.VolumeFolders(s.user, &s.spec), Layered: len(s.layers) > 0,
-		Base: s.base}
+	return meter.DiskPlace{Dir: s.dir, Volumes: m.Workspaces.VolumeFolders(s.user, &s.spec),
+		Layered: len(s.kept.Layers) > 0, Base: s.kept.Base}
 }
 
 // ownFiles puts what differs from sandbox to sandbox into the upper folder, where

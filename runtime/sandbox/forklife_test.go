@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
 
 // TestFork: forks have the files of their origin and their own id, name and record; all are made or none, and a quota
@@ -16,7 +17,8 @@ func TestFork(t *testing.T) {
 	sb := r.create(named("origin"), func(req *CreateRequest) { req.Spec.Labels = map[string]string{"k": "v"} })
 	r.write(sb.ID, "tmp/file", "origin's")
 	fork := func(count int) (api.Forked, error) {
-		return r.m.Fork(t.Context(), Caller{User: 1000, Conn: 1}, api.ForkParams{Sandbox: sb.ID, Count: count})
+		return r.m.Keep.Fork(t.Context(), keep.Caller{User: 1000, Conn: 1}, api.ForkParams{Sandbox: sb.ID,
+			Count: count})
 	}
 	_, err := fork(4)
 	r.refused(api.ResourceExhausted, err)
@@ -28,7 +30,7 @@ func TestFork(t *testing.T) {
 		if f.ID == sb.ID || f.Name != "" || f.Labels["k"] != "v" || f.State != api.Running {
 			t.Errorf("%+v", f)
 		}
-		layers := r.sandbox(f.ID).layers
+		layers := r.sandbox(f.ID).kept.Layers
 		if len(layers) != 1 {
 			t.Fatalf("%v", layers)
 		}
@@ -79,7 +81,7 @@ func TestSnapshotRestore(t *testing.T) {
 	r := newRig(t)
 	sb := r.create(rich)
 	r.write(sb.ID, "tmp/file", "before")
-	sn, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000},
+	sn, err := r.m.Keep.CreateSnapshot(t.Context(), keep.Caller{User: 1000},
 		api.SnapshotCreateParams{Sandbox: sb.ID, Name: "snap"})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +91,7 @@ func TestSnapshotRestore(t *testing.T) {
 	if err := r.m.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb.ID, Network: &narrow}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.m.RestoreSnapshot(t.Context(), Caller{User: 1000, Conn: 1},
+	got, err := r.m.Keep.RestoreSnapshot(t.Context(), keep.Caller{User: 1000, Conn: 1},
 		api.SnapshotRestoreParams{Snapshot: sn.ID})
 	if err != nil || got.ID != sb.ID || got.Name != "rich" || len(got.Network.Allow) > 0 {
 		t.Errorf("%+v, %v", got, err)
@@ -97,15 +99,17 @@ func TestSnapshotRestore(t *testing.T) {
 	if text := r.read(sb.ID, "tmp/file"); text != "before" {
 		t.Errorf("%q", text)
 	}
-	_, err = r.m.Fork(t.Context(), Caller{User: 2000, Conn: 1}, api.ForkParams{Snapshot: sn.ID}) // another user's
+	_, err = r.m.Keep.Fork(t.Context(), keep.Caller{User: 2000, Conn: 1}, api.ForkParams{Snapshot: sn.ID}) // another user's
 	r.refused(api.NotFound, err)
 	r.remove(sb.ID)
-	forked, err := r.m.Fork(t.Context(), Caller{User: 1000, Conn: 1}, api.ForkParams{Snapshot: sn.ID, Name: "again"})
+	forked, err := r.m.Keep.Fork(t.Context(), keep.Caller{User: 1000, Conn: 1}, api.ForkParams{Snapshot: sn.ID,
+		Name: "again"})
 	if err != nil || forked.Sandboxes[0].Name != "again" {
 		t.Fatalf("%+v, %v", forked, err)
 	}
 	r.remove("again")
-	if _, err := r.m.RemoveSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotParams{Snapshot: "snap"}); err != nil {
+	if _, err := r.m.Keep.RemoveSnapshot(t.Context(), keep.Caller{User: 1000},
+		api.SnapshotParams{Snapshot: "snap"}); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(r.dir, "shelf/layers")); err != nil || len(entries) > 0 {

@@ -49,7 +49,7 @@ const base = "base"
 func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
 	id := newID("sb_")
 	s := m.newSandbox(api.Sandbox{ID: id, Seccomp: api.SeccompDefault, Hostname: "hutch"}, api.Spec{}, 0)
-	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
+	s.root = &spec.Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
 	var below, above cleanup.Stack // what comes after the end of its processes, and before
 	defer below.Run(&err)
 	defer above.Run(&err)

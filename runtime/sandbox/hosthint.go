@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // hostHint is what to do when a command fails that installs something, where the image shows the host's own programs:
@@ -75,7 +76,7 @@ func (s *Sandbox) hint(exitCode int, argv ...string) string {
 	switch {
 	case exitCode == 128+int(unix.SIGSYS) && s.spec.Seccomp == api.SeccompCustom:
 		return killedByProfile
-	case exitCode == 0 || s.spec.Image != hostImage:
+	case exitCode == 0 || s.spec.Image != spec.HostImage:
 		return ""
 	}
 	return hintOf(argv, s.spec.WritableUsr)

@@ -6,10 +6,8 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
-
-// stopGrace is how long commands have to end by themselves after their stop signal.
-const stopGrace = 10 * time.Second
 
 // setTTL makes the sandbox's life end at a time; zero is never.
 func (s *Sandbox) setTTL(m *Manager, until time.Time) {
@@ -110,14 +108,14 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 	})
 }
 
-// stopLater is StopSandbox for a sandbox whose time is over.
+// stopLater is Keep.Stop for a sandbox whose time is over.
 func (m *Manager) stopLater(ctx context.Context, s *Sandbox, reason string) error {
 	s, done, err := m.takeTurn(ctx, s.id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, _, err = m.stopAndKeep(ctx, s, stopGrace, reason)
+	_, _, err = m.stopAndKeep(ctx, s, keep.StopGrace, reason)
 	return err
 }
 

@@ -11,18 +11,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // bare is a Manager with one sandbox, of which there is nothing but the record.
-func bare(t *testing.T, record api.Sandbox, spec api.Spec) (*Manager, *Sandbox) {
+func bare(t *testing.T, record api.Sandbox, sp api.Spec) (*Manager, *Sandbox) {
 	t.Helper()
 	record.ID = "sb_a"
-	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Logger: slog.New(slog.DiscardHandler)})
-	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: spec, record: record, root: &Root{},
+	log := slog.New(slog.DiscardHandler)
+	st, err := shelf.Open(t.TempDir(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Shelf: st, Logger: log})
+	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, record: record, root: &spec.Root{},
 		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
 		exited: make(chan struct{})}
 	s.meter = m.Meters.New(meterBox{m, s})

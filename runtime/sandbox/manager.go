@@ -23,6 +23,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
+	"github.com/hutch-sh/hutch/runtime/history"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/ports"
@@ -80,6 +82,10 @@ type Manager struct {
 	Workspaces *workspace.Workspaces
 	// Meters watch what they use, and of what how much they may.
 	Meters *meter.Meters
+	// Keep has what is kept of them: snapshots, and those that are stopped.
+	Keep *keep.Keep
+	// History has what their files were before the last calls.
+	History *history.History
 	// Ahead has those that were launched ahead, Pools those that were asked for ahead.
 	Ahead *warm.Ahead[*generic, aheadKey]
 	Pools *warm.Pools
@@ -94,7 +100,6 @@ type Manager struct {
 
 	// watchers, and who follows an exec, end with their sandbox, as part of its removal.
 	watchers crew
-	keeping  chan struct{} // tokens: of checkpoints, which have all names of a sandbox in memory
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals crew
 	removing chan struct{} // of folders, at the same time
@@ -141,7 +146,6 @@ func NewManager(cfg Config) *Manager {
 		scopes:   map[scopeKey]*scope{},
 		removing: make(chan struct{}, 2),
 		behind:   make(chan struct{}, maxBehind),
-		keeping:  make(chan struct{}, maxKeeping),
 		lastBusy: time.Now(),
 	}
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
@@ -150,6 +154,13 @@ func NewManager(cfg Config) *Manager {
 	m.Meters = m.newMeters()
 	m.Ahead = warm.NewAhead(ctx, int(kindsAhead), aheadHost{m}, cfg.Logger)
 	m.Pools = m.newPools()
+	m.Keep = keep.New(keep.Config{
+		Sandboxes: keepHost{m}, Images: cfg.Images, Shelf: cfg.Shelf, Dir: cfg.Dir, Kept: stoppedNames,
+		DiskError: diskError,
+	})
+	m.History = history.New(history.Config{
+		Sandboxes: historyHost{m}, Files: m.Keep, DiskError: diskError, Log: cfg.Logger,
+	})
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
 	m.Ports = ports.New(portsHost{m}, cfg.Logger)
 	m.Execs = exec.New(exec.Config{
@@ -476,5 +487,5 @@ func (m *Manager) closeAll(ctx context.Context) error {
 	wg.Wait()
 	m.removals.Wait(ctx)
 	m.watchers.Wait(ctx)
-	return errors.Join(append(errs, m.closeShelf())...)
+	return errors.Join(append(errs, m.Keep.Close())...)
 }

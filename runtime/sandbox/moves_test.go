@@ -27,12 +27,13 @@ func TestPausedMoving(t *testing.T) {
 			defer pid1.mu.Unlock()
 			return pid1.held
 		}
-		look := func(func(string, uint64) bool) error {
+		look := func([]int) error {
 			if !held() {
 				t.Error("files are looked at while folders can be moved")
 			}
 			return nil
 		}
+		quiesce := func() error { return historyBox{keepBox{r.m, s}}.Quiesce(t.Context(), look) }
 		exec := r.start(params(sb.ID, "hang"))
 		refused := func(what string, err error) {
 			t.Helper()
@@ -44,14 +45,14 @@ func TestPausedMoving(t *testing.T) {
 		moves("/w/big")
 		_, err := r.m.Pause(t.Context(), sb.ID)
 		refused("pause", err)
-		refused("look", r.m.quiesce(t.Context(), s, look))
+		refused("look", quiesce())
 		r.points.failing("Cgroups.Freeze", context.DeadlineExceeded) // who waits for PID 1 cannot be frozen
 		_, err = r.m.Pause(t.Context(), sb.ID)
 		refused("pause of who waits", err)
 		r.points.failing("Cgroups.Freeze", nil)
 
 		moves("")
-		if err := r.m.quiesce(t.Context(), s, look); err != nil || held() {
+		if err := quiesce(); err != nil || held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
 		if _, err := r.m.Pause(t.Context(), sb.ID); err != nil || !held() {
@@ -67,11 +68,11 @@ func TestPausedMoving(t *testing.T) {
 			t.Error(err)
 		}
 		// Nothing is left that could be stopped; what PID 1 moves for one that is gone it finishes.
-		if err := r.m.quiesce(t.Context(), s, look); err != nil || held() {
+		if err := quiesce(); err != nil || held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
 		moves("/w/big")
-		refused("look at an idle one", r.m.quiesce(t.Context(), s, look))
+		refused("look at an idle one", quiesce())
 		moves("")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/meter"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -47,7 +48,7 @@ func (k aheadKey) Image() string { return k.image }
 // prepared is what a generic sandbox was given ahead.
 type prepared struct {
 	key   aheadKey
-	root  *Root
+	root  *spec.Root
 	lower []workspace.ID // its layers; nobody holds them, so that an image can be removed meanwhile
 	disk  *meter.Disk    // measured
 	walls api.Isolation  // what was read back of PID 1, which is what it was
@@ -157,9 +158,9 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 var errRehearsed = errors.New("and did")
 
 // layerIDs says which folders a root's layers are.
-func layerIDs(r *Root) ([]workspace.ID, error) {
+func layerIDs(r *spec.Root) ([]workspace.ID, error) {
 	ids := make([]workspace.ID, len(r.Lower))
-	for i, lower := range r.lowers() {
+	for i, lower := range r.Lowers() {
 		var err error
 		if ids[i], err = workspace.Identify(lower); err != nil {
 			return nil, err

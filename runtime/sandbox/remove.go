@@ -156,7 +156,7 @@ func (m *Manager) unmark(s *Sandbox) error {
 	if s.stopped || closed || !shelf.IsMarked(s.dir) {
 		return nil
 	}
-	return errors.Join(os.Remove(filepath.Join(s.dir, shelf.Mark)), m.cfg.Images.Unpin(boxPin(s.id)))
+	return m.Keep.Unmark(s.dir, s.id)
 }
 
 // removalPause is how long a removal behind a reply leaves the CPUs to whom the reply has woken.
@@ -231,7 +231,7 @@ func (s *Sandbox) deleteRecord() error {
 // can be a lot, and ext4 takes milliseconds for a few files.
 func (m *Manager) removeFolder(s *Sandbox) error {
 	if shelf.IsMarked(s.dir) {
-		return m.shelve(s.dir, s.id)
+		return m.Keep.Shelve(s.dir, s.id)
 	}
 	if s.destroy == nil {
 		return removeAll(s.dir)
@@ -252,10 +252,10 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 }
 
 // undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
-func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
+func (m *Manager) undoAdopted(s *Sandbox, unused func() error) func() error {
 	var undo cleanup.Stack
 	lease := func(giveBack func() error) { undo.Add(s.lease(giveBack)) }
-	lease(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
+	lease(unused)
 	lease(func() error { s.root.Release(); return nil })
 	lease(m.Workspaces.HoldVolumes(workspaceBox{m, s}))
 	undo.Add(func() error { return m.removeFolder(s) })

@@ -39,7 +39,7 @@ func (f *fakeImages) count() map[string]int {
 	return map[string]int{"leases of images": f.leases}
 }
 
-func (f *fakeImages) Resolve(ctx context.Context, ref, _ string, _ api.PullPolicy, _ func(api.Progress)) (*Root,
+func (f *fakeImages) Resolve(ctx context.Context, ref, _ string, _ api.PullPolicy, _ func(api.Progress)) (*spec.Root,
 	error) {
 	if err := f.r.points.at("Images.Resolve"); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (f *fakeImages) Resolve(ctx context.Context, ref, _ string, _ api.PullPolic
 	if err := os.MkdirAll(layer, 0o755); err != nil {
 		return nil, err
 	}
-	return &Root{Ref: ref, Digest: "sha256:0", Config: f.config, Dir: filepath.Dir(layer),
+	return &spec.Root{Ref: ref, Digest: "sha256:0", Config: f.config, Dir: filepath.Dir(layer),
 		Lower: []string{filepath.Base(layer)}, Binds: []spec.Bind{}, Release: release}, err
 }
 

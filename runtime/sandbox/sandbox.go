@@ -5,16 +5,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/diskuse"
-	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/history"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/servers"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -25,7 +26,7 @@ type Sandbox struct {
 	name  string
 	dir   string // <state>/daemons/<daemon>/sandboxes/<id>
 	spec  api.Spec
-	root  *Root
+	root  *spec.Root
 	nproc uint64 // RLIMIT_NPROC of its files workers
 	// cgroup is the path of its cgroup below the mount of each hierarchy, "" with
 	// none; grouped says that execs have theirs below it.
@@ -72,13 +73,8 @@ type Sandbox struct {
 	stopped bool
 	lock    *os.File
 	release func() error
-	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they
-	// take.
-	layers []string
-	base   diskuse.Usage
-	next   bool // what is in fs/next counts: see rollForward
-	// history is what the files were before the last calls; turn guards it. It is nil until somebody asks.
-	history *undo.Store
+	kept    keep.Files  // what its files are made of beside its upper folders; turn guards it
+	history history.Set // what they were before the last calls; turn guards it
 
 	// saving is held while the record is written, and guards struck: it is gone for good.
 	saving sync.Mutex

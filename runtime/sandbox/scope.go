@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -95,7 +96,7 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 		}
 	} else if err = usable(s, &req.Spec); err == nil {
 		if r = s.Record(); s.stopped { // it goes on, with the folders that came along now
-			if r, err = m.StartSandbox(ctx, Caller{Conn: req.Conn, FDs: req.FDs}, api.StartParams{Sandbox: s.id,
+			if r, err = m.Keep.Start(ctx, keep.Caller{Conn: req.Conn, FDs: req.FDs}, api.StartParams{Sandbox: s.id,
 				Folders: workspace.HandedOver(&req.Spec)}); err == nil {
 				m.mu.Lock()
 				s = m.byID[r.ID]

@@ -4,32 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hutch-sh/hutch/internal/diskuse"
-	"github.com/hutch-sh/hutch/internal/shelf"
-	"github.com/hutch-sh/hutch/internal/sys"
-	"github.com/hutch-sh/hutch/internal/treecopy"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/meter"
-	"github.com/hutch-sh/hutch/runtime/workspace"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // origin is what a creation goes on from.
 type origin struct {
-	root   *Root         // of the image, whatever its name means now
-	layers []string      // of the shelf, top-most first
-	base   diskuse.Usage // that they take
-	box    *Sandbox      // to be started again; nil for a fork
-	built  bool          // by a template: a sandbox that is new but for its files
-	record api.Sandbox   // what the image said
-	over   string        // of a fork: what was written to overlays other than the root, by their number
-	// folders are those of the host's that were mounted, by target; nil when nobody has noted them.
-	folders map[string]workspace.ID
+	keep.Origin
+	box *Sandbox // to be started again; nil for a fork
 }
 
 // starting says that a sandbox that was stopped goes on.
@@ -38,9 +24,9 @@ func (f *creation) starting() bool { return f.req.origin != nil && f.req.origin.
 // resolveAgain is resolve for what had its image already.
 func (f *creation) resolveAgain(ctx context.Context) error {
 	o := f.req.origin
-	root := *o.root
-	if root.Ref == hostImage { // the machine may have changed
-		now, err := f.m.cfg.Images.Resolve(ctx, hostImage, "", "", f.req.Progress)
+	root := *o.Root
+	if root.Ref == spec.HostImage { // the machine may have changed
+		now, err := f.m.cfg.Images.Resolve(ctx, spec.HostImage, "", "", f.req.Progress)
 		if err != nil {
 			return err
 		}
@@ -53,139 +39,43 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		root.Release = release
 	}
 	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
-	held, err := f.m.cfg.Shelf.Use(o.layers)
+	unused, err := f.m.Keep.Use(o.Layers)
 	if err != nil {
 		return fmt.Errorf("use a layer of a snapshot: %w", err)
 	}
-	f.undo.Add(f.s.lease(func() error { shelf.CloseAll(held); return f.m.collectOf(o.layers) }))
-	f.s.root, f.s.layers, f.s.base = &root, o.layers, o.base
-	if o.built {
+	f.undo.Add(f.s.lease(unused))
+	f.s.root, f.s.kept = &root, keep.Files{Layers: o.Layers, Base: o.Base}
+	if o.Built {
 		f.described(&root)
 		return nil
 	}
 	r := &f.s.record
-	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry,
-		o.record.Command
-	r.Workdir, r.User = o.record.Workdir, o.record.User
-	r.StopSignal = orElse(f.req.Spec.StopSignal, o.record.StopSignal)
+	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.Record.Image, o.Record.Digest, o.Record.Note, o.Record.Entry,
+		o.Record.Command
+	r.Workdir, r.User = o.Record.Workdir, o.Record.User
+	r.StopSignal = orElse(f.req.Spec.StopSignal, o.Record.StopSignal)
 	return nil
-}
-
-// layerFolders are the folders of a sandbox's layers of the shelf.
-func (m *Manager) layerFolders(s *Sandbox) (list []string) {
-	for _, id := range s.layers {
-		list = append(list, filepath.Join(m.cfg.Shelf.LayerDir(id), "root"))
-	}
-	return list
 }
 
 // oldFolders makes those of creation.folders that a stopped sandbox has of its own fit for another start: its limit, an
 // empty work folder, and the folders that our mounts need, whatever the sandbox has left in their places.
 func (f *creation) oldFolders() error {
-	fsDir := filepath.Join(f.s.dir, "fs")
-	own := len(f.m.Workspaces.VolumeFolders(f.s.user, &f.s.spec)) == 0 && len(f.s.layers) == 0 &&
+	own := len(f.m.Workspaces.VolumeFolders(f.s.user, &f.s.spec)) == 0 && len(f.s.kept.Layers) == 0 &&
 		meter.WantsOwn(f.s.dir, &f.s.record.Limits)
 	if own {
-		if err := errors.Join(os.Rename(fsDir, filepath.Join(f.s.dir, ownCopy)), os.Mkdir(fsDir, 0o700)); err != nil {
-			return diskError("make the sandbox's folder", err)
+		if err := f.m.Keep.SetAside(f.s.dir); err != nil {
+			return err
 		}
 	}
 	if err := f.limitDisk(); err != nil {
 		return err
 	}
 	if own {
-		if _, err := copyInto(context.Background(), filepath.Join(f.s.dir, ownCopy), fsDir); err != nil {
+		if err := f.m.Keep.FillOwn(f.s.dir); err != nil {
 			return err
 		}
 	}
-	// A volatile overlay says so in its work folder, and is not mounted again; this kernel has written nothing half.
-	work := filepath.Join(fsDir, "work")
-	if err := errors.Join(removeAll(work), os.Mkdir(work, 0o700)); err != nil {
-		return diskError("make the sandbox's folder", err)
-	}
-	upper, err := os.OpenFile(filepath.Join(fsDir, "upper"), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer upper.Close()
-	for _, d := range mountFolders {
-		if err := needFolder(upper, d); err != nil {
-			return fmt.Errorf("make /%s again: %w", d.name, err)
-		}
-	}
-	return nil
-}
-
-// mountFolders are those of ownFolders that something is mounted on.
-var mountFolders = []folder{{"proc", 0o755}, {"dev", 0o755}, {"sys", 0o755}}
-
-// needFolder makes a folder below top unless there is one. The sandbox has chosen what is there; no link is followed.
-func needFolder(top *os.File, d folder) error {
-	parent, err := sys.OpenBeneath(int(top.Fd()), path.Dir(d.name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(parent)
-	base := path.Base(d.name)
-	var st unix.Stat_t
-	err = unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return nil
-	}
-	if err == nil {
-		err = unix.Unlinkat(parent, base, 0)
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	if err := unix.Mkdirat(parent, base, 0o755); err != nil {
-		return err
-	}
-	return unix.Fchmodat(parent, base, uint32(d.mode.Perm()), 0) // a folder that was just made, by us
-}
-
-// copyInto copies what is in a folder into another one, which is empty.
-func copyInto(ctx context.Context, from, to string) (diskuse.Usage, error) {
-	src, err := os.OpenFile(from, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return diskuse.Usage{}, err
-	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return diskuse.Usage{}, err
-	}
-	defer dst.Close()
-	used, err := treecopy.Tree(ctx, src, dst)
-	if errors.Is(err, treecopy.ErrTooDeep) {
-		err = api.Errorf(api.ResourceExhausted, "copy the sandbox's files: %w", err).WithHint("remove folders from it")
-	}
-	return used, diskError("copy the sandbox's files", err)
-}
-
-// StartSandbox starts a sandbox that was stopped, or has ended otherwise. One that runs is left alone.
-func (m *Manager) StartSandbox(ctx context.Context, by Caller, p api.StartParams) (api.Sandbox, error) {
-	s, done, err := m.takeTurn(ctx, p.Sandbox)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
-	defer done()
-	switch s.state() {
-	case api.Running, api.Paused:
-		return s.Record(), nil
-	case api.Creating, api.Waiting:
-		return api.Sandbox{}, s.mustRun()
-	}
-	if !s.stopped {
-		if s, err = m.keepStopped(s, "stopped"); err != nil {
-			return api.Sandbox{}, err
-		}
-	}
-	sp, err := workspace.HandOver(s.specNow(), p.Folders)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
-	return m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: by.FDs, User: s.user, Conn: by.Conn})
+	return f.m.Keep.Renew(f.s.dir)
 }
 
 // startStopped makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is
@@ -197,8 +87,8 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 	if req.Progress == nil {
 		req.Progress = func(api.Progress) {}
 	}
-	req.origin = &origin{root: old.root, layers: old.layers, base: old.base, box: old, record: old.Record(),
-		folders: old.folders.IDs}
+	req.origin = &origin{keep.Origin{Root: old.root, Layers: old.kept.Layers, Base: old.kept.Base,
+		Record: old.Record(), Folders: old.folders.IDs}, old}
 	s, err := m.readmit(old, &req)
 	if err != nil {
 		return api.Sandbox{}, err
@@ -219,7 +109,7 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 		m.saveEnd(old) // what the creation has written says something else
 		return api.Sandbox{}, withCause(ctx, err)
 	}
-	if err := errors.Join(old.release(), m.cfg.Images.Unpin(boxPin(s.id))); err != nil {
+	if err := errors.Join(old.release(), m.Keep.Unpin(s.id)); err != nil {
 		m.cfg.Logger.Warn("let go of what kept a stopped sandbox", "sandbox", s.id, "err", err)
 	}
 	old.stopTTL()
@@ -242,10 +132,10 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 
 // begun takes the mark from a folder: from now on it ends with its sandbox.
 func (m *Manager) begun(s *Sandbox) error {
-	if err := os.Remove(filepath.Join(s.dir, shelf.Mark)); err != nil {
+	if err := m.Keep.Begun(s.dir); err != nil {
 		return err
 	}
-	return errors.Join(removeAll(filepath.Join(s.dir, ownCopy)), removeAll(filepath.Join(s.dir, outputDir)))
+	return removeAll(filepath.Join(s.dir, outputDir))
 }
 
 func (s *Sandbox) stopTTL() {

@@ -8,46 +8,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/files"
+	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
 // The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
 // *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
-
-// StopSandbox ends all processes of a sandbox and keeps the rest for StartSandbox.
-func (m *Manager) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
-	if err := p.Validate(); err != nil {
-		return api.StopResult{}, err
-	}
-	grace := stopGrace
-	if p.TimeoutS != nil {
-		grace = seconds(*p.TimeoutS)
-	}
-	s, done, err := m.takeTurn(ctx, p.Sandbox)
-	if err != nil {
-		return api.StopResult{}, err
-	}
-	defer done()
-	if !s.stopped {
-		m.audit(ctx, s, "", api.AuditStopped, nil, 0)
-	}
-	s, ended, err := m.stopAndKeep(ctx, s, grace, "stopped")
-	if err != nil {
-		return api.StopResult{}, err
-	}
-	return api.StopResult{Sandbox: s.Record(), Ended: ended}, nil
-}
 
 // takeTurn finds a sandbox whose turn to be stopped, started or removed the caller has until done is called.
 func (m *Manager) takeTurn(ctx context.Context, ref string) (s *Sandbox, done func(), err error) {
@@ -155,19 +128,19 @@ func (m *Manager) pinAndKeep(s *Sandbox, reason string) (err error) {
 	if s.folders.IDs, err = s.foldersNow(); err != nil {
 		return err
 	}
-	if err := m.pin(s); err != nil {
+	if err := m.Keep.Pin(s.id, s.root); err != nil {
 		return err
 	}
 	if err := m.keepFiles(s, reason); err != nil {
-		return errors.Join(err, m.cfg.Images.Unpin(boxPin(s.id)))
+		return errors.Join(err, m.Keep.Unpin(s.id))
 	}
 	return nil
 }
 
 // keepFiles makes the folder one that belongs on the shelf.
 func (m *Manager) keepFiles(s *Sandbox, reason string) error {
-	if fsDir := filepath.Join(s.dir, "fs"); meter.IsOwn(fsDir) { // a tmpfs, which goes
-		if err := copyTree(context.Background(), fsDir, filepath.Join(s.dir, ownCopy)); err != nil {
+	if meter.IsOwn(filepath.Join(s.dir, "fs")) { // a tmpfs, which goes
+		if err := m.Keep.CopyOwn(s.dir); err != nil {
 			return err
 		}
 	}
@@ -187,32 +160,7 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 	if err := s.saveKept(); err != nil {
 		return err
 	}
-	return diskError("mark the sandbox's folder", os.WriteFile(filepath.Join(s.dir, shelf.Mark), nil, 0o600))
-}
-
-// ownCopy is what was in a file system of the sandbox's own.
-const ownCopy = "fs.copy"
-
-// copyTree copies a folder to a new one.
-func copyTree(ctx context.Context, from, to string) error {
-	if err := rmtree.Path(to); err != nil {
-		return err
-	}
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return diskError("copy files", err)
-	}
-	_, err := copyInto(ctx, from, to)
-	return err
-}
-
-func boxPin(id string) string { return "box-" + id }
-
-// pin keeps the layers of the image where they are its own; those of the machine are made again.
-func (m *Manager) pin(s *Sandbox) error {
-	if s.root.Ref == hostImage {
-		return nil
-	}
-	return m.cfg.Images.Pin(boxPin(s.id), s.root.Lower)
+	return m.Keep.Mark(s.dir)
 }
 
 // quiet stops the clocks and workers of a sandbox that goes.
@@ -228,42 +176,6 @@ func (m *Manager) quiet(s *Sandbox) {
 	s.files.Close()
 }
 
-// shelve puts a folder on the shelf that belongs there. Nothing is mounted in it any more.
-func (m *Manager) shelve(dir, id string) error {
-	if err := tidyShelved(dir); err != nil {
-		return err
-	}
-	if err := m.cfg.Shelf.Put(dir, id); err != nil {
-		return fmt.Errorf("keep the sandbox's folder: %w", err)
-	}
-	return nil
-}
-
-// tidyShelved takes away what is made again at the next start, which fails where it is there already: who was killed
-// over a stop or a start has left all of it, and Rescue moves it along.
-func tidyShelved(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("keep the sandbox's folder: %w", err)
-	}
-	for _, e := range entries {
-		if !slices.Contains(shelved, e.Name()) {
-			if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := os.Lstat(filepath.Join(dir, ownCopy)); err != nil {
-		return nil
-	}
-	return errors.Join(removeAll(filepath.Join(dir, "fs")),
-		os.Rename(filepath.Join(dir, ownCopy), filepath.Join(dir, "fs")))
-}
-
-// shelved is what of a sandbox's folder is kept: creation.folders says what it is.
-var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, files.PatchesDir,
-	outputDir}
-
 // stoppedSandbox is a sandbox on the shelf. It owns the lock.
 func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err error) {
 	defer func() {
@@ -272,7 +184,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 		}
 	}()
 	dir := m.cfg.Shelf.Box(id)
-	if err := tidyShelved(dir); err != nil {
+	if err := m.Keep.Tidy(dir); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
@@ -285,7 +197,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	}
 	s := m.newSandbox(from.Record, from.Spec, from.User)
 	s.dir, s.cgroup, s.grouped, s.stopped = dir, "", false, true
-	s.root, s.templated, s.layers, s.base = from.Root, from.Template, from.Layers, from.Base
+	s.root, s.templated, s.kept = from.Root, from.Template, from.files()
 	s.folders.IDs = from.Folders
 	close(s.exited)
 	s.root.Release = func() {}
@@ -295,66 +207,16 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 			return nil, err
 		}
 	}
-	s.next = from.Next
-	if err := m.rollForward(s); err != nil {
+	if err := keep.RollForward(keepBox{m, s}); err != nil {
 		return nil, err
 	}
 	release := m.Workspaces.HoldVolumes(workspaceBox{m, s})
 	s.lock = lock
 	s.destroy = sync.OnceValue(func() error {
-		err := m.cfg.Shelf.Remove(id)
-		return errors.Join(err, m.cfg.Images.Unpin(boxPin(id)), release(), lock.Close(), m.collectOf(s.layers))
+		return errors.Join(m.Keep.Remove(id), release(), lock.Close(), m.Keep.CollectOf(s.kept.Layers))
 	})
 	s.release = sync.OnceValue(func() error { return errors.Join(release(), lock.Close()) })
 	return s, nil
-}
-
-// ownShelf says that the shelf is in memory, and so goes with this daemon.
-func (m *Manager) ownShelf() bool { return filepath.Dir(m.cfg.Shelf.Dir()) == m.cfg.Dir }
-
-// tidyPins ends the pins of what a daemon was killed over: it had pinned an image, and kept nothing.
-func (m *Manager) tidyPins() error {
-	if m.ownShelf() { // there may be others that this daemon cannot look into
-		return nil
-	}
-	all, err := m.cfg.Shelf.Lock()
-	if err != nil {
-		return err
-	}
-	defer all.Close()
-	pins, err := m.cfg.Images.Pins()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range pins {
-		var places []string
-		if id, ok := strings.CutPrefix(name, boxPin("")); ok {
-			homes, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(m.cfg.Dir)), "*", "sandboxes", id))
-			errs = append(errs, err)
-			places = append(homes, m.cfg.Shelf.Box(id))
-		} else if id, ok := strings.CutPrefix(name, snapshotPin("")); ok {
-			places = []string{m.cfg.Shelf.Snapshot(id)}
-		} else {
-			continue
-		}
-		if !slices.ContainsFunc(places, func(at string) bool { _, err := os.Lstat(at); return err == nil }) {
-			errs = append(errs, m.cfg.Images.Unpin(name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// closeShelf ends the pins of what goes with this daemon.
-func (m *Manager) closeShelf() error {
-	if !m.ownShelf() {
-		return nil
-	}
-	ids, err := m.cfg.Shelf.Snapshots()
-	for _, id := range ids {
-		err = errors.Join(err, m.cfg.Images.Unpin(snapshotPin(id)))
-	}
-	return err
 }
 
 // exchange puts another object in the place of a sandbox.
@@ -390,10 +252,10 @@ func (m *Manager) watchStopped(s *Sandbox) {
 // adoptStopped lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has
 // none of others'.
 func (m *Manager) adoptStopped() error {
-	if m.cfg.Ephemeral && !m.ownShelf() {
+	if m.cfg.Ephemeral && !m.Keep.Own() {
 		return nil
 	}
-	if err := m.tidyPins(); err != nil {
+	if err := m.Keep.TidyPins(); err != nil {
 		m.cfg.Logger.Warn("let go of images that nothing needs any more", "err", err)
 	}
 	ids, err := m.cfg.Shelf.Boxes()

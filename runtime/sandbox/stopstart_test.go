@@ -13,6 +13,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
 
 // file is a path in what a sandbox has written, where it is now.
@@ -48,7 +49,7 @@ func (r *rig) read(id, name string) string {
 func (r *rig) stop(id string) api.StopResult {
 	r.t.Helper()
 	none := 0.0
-	res, err := r.m.StopSandbox(r.t.Context(), api.StopParams{Sandbox: id, TimeoutS: &none})
+	res, err := r.m.Keep.Stop(r.t.Context(), api.StopParams{Sandbox: id, TimeoutS: &none})
 	if err != nil {
 		r.t.Fatalf("stop: %v", err)
 	}
@@ -58,7 +59,7 @@ func (r *rig) stop(id string) api.StopResult {
 // startBox starts one that is stopped.
 func (r *rig) startBox(id string) api.Sandbox {
 	r.t.Helper()
-	sb, err := r.m.StartSandbox(r.t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: id})
+	sb, err := r.m.Keep.Start(r.t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: id})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
 	}
@@ -136,8 +137,8 @@ func TestStopEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		res, err := r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: sb.ID})
-		if took := time.Since(start); err != nil || took != stopGrace {
+		res, err := r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: sb.ID})
+		if took := time.Since(start); err != nil || took != keep.StopGrace {
 			t.Errorf("after %v: %v", took, err)
 		}
 		want := []string{obeys, stubborn}
@@ -184,7 +185,7 @@ func TestStartFails(t *testing.T) {
 			continue
 		}
 		r.points.failing(call, errInjected)
-		_, err := r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
+		_, err := r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 		r.points.failing(call, nil)
 		if !errors.Is(err, errInjected) {
 			t.Errorf("%s: %v", call, err)
@@ -210,7 +211,7 @@ func TestStopFails(t *testing.T) {
 	r := newRig(t)
 	stop := func(id string) error {
 		none := 0.0
-		_, err := r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: id, TimeoutS: &none})
+		_, err := r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: id, TimeoutS: &none})
 		return err
 	}
 	for name, tt := range map[string]struct {
@@ -336,9 +337,9 @@ func TestStopTurns(t *testing.T) {
 					var err error
 					switch i % 3 {
 					case 0:
-						_, err = r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: sb.ID})
+						_, err = r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: sb.ID})
 					case 1:
-						_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
+						_, err = r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 					default:
 						if i > 3 {
 							_, err = r.m.Remove(t.Context(), sb.ID)
@@ -369,7 +370,8 @@ func TestTurn(t *testing.T) {
 			"remove": api.StateRemoved} {
 			for _, restore := range []bool{false, true} {
 				sb := r.create()
-				sn, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotCreateParams{Sandbox: sb.ID})
+				sn, err := r.m.Keep.CreateSnapshot(t.Context(), keep.Caller{User: 1000},
+					api.SnapshotCreateParams{Sandbox: sb.ID})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -382,9 +384,9 @@ func TestTurn(t *testing.T) {
 					var err error
 					if restore {
 						p := api.SnapshotRestoreParams{Snapshot: sn.ID}
-						_, err = r.m.RestoreSnapshot(t.Context(), Caller{User: 1000, Conn: 1}, p)
+						_, err = r.m.Keep.RestoreSnapshot(t.Context(), keep.Caller{User: 1000, Conn: 1}, p)
 					} else {
-						_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
+						_, err = r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 					}
 					first <- err
 				}()
@@ -393,9 +395,9 @@ func TestTurn(t *testing.T) {
 					var err error
 					switch name {
 					case "stop":
-						_, err = r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: sb.ID})
+						_, err = r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: sb.ID})
 					case "start":
-						_, err = r.m.StartSandbox(t.Context(), Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
+						_, err = r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: sb.ID})
 					case "kill":
 						_, err = r.m.Kill(t.Context(), sb.ID)
 					case "remove":
@@ -421,7 +423,7 @@ func TestTurn(t *testing.T) {
 				if want != api.StateRemoved {
 					r.remove(sb.ID)
 				}
-				if _, err := r.m.RemoveSnapshot(t.Context(), Caller{User: 1000},
+				if _, err := r.m.Keep.RemoveSnapshot(t.Context(), keep.Caller{User: 1000},
 					api.SnapshotParams{Snapshot: sn.ID}); err != nil {
 					t.Error(err)
 				}
@@ -436,7 +438,7 @@ func TestStoppedGone(t *testing.T) {
 		sb := r.create()
 		r.start(params(sb.ID, "stubborn"))
 		stopped := r.events.await(sb.ID, api.Stopped)
-		go func() { _, _ = r.m.StopSandbox(t.Context(), api.StopParams{Sandbox: sb.ID}) }()
+		go func() { _, _ = r.m.Keep.Stop(t.Context(), api.StopParams{Sandbox: sb.ID}) }()
 		testenv.Elapse(time.Second)
 		if st := r.state(sb.ID); st != api.Running { // it waits for its command
 			t.Errorf("%s", st)

@@ -2,14 +2,9 @@ package sandbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
-	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -35,7 +30,7 @@ func (noTemplates) Find(_ context.Context, sp api.Spec, _ uint32, _ func(api.Pro
 type Made struct {
 	Template string   // its name
 	Spec     api.Spec // with an image, and without a template
-	Build    string   // the id of what KeepBuild has kept; "" of most
+	Build    string   // the id of what Keep.SaveBuild has kept; "" of most
 	Entry    []string // in the place of the image's, where Entry or Cmd is not nil
 	Cmd      []string
 	Start    *api.TemplateStart
@@ -87,25 +82,21 @@ func (m *Manager) byTemplate(ctx context.Context, req *CreateRequest) (done func
 	return m.overBuild(req, made.Build)
 }
 
-// overBuild makes a sandbox be made over what KeepBuild has kept under an id; "" is nothing.
+// overBuild makes a sandbox be made over what Keep.SaveBuild has kept under an id; "" is nothing.
 func (m *Manager) overBuild(req *CreateRequest, id string) (done func(), err error) {
 	if done = func() {}; id == "" {
 		return done, nil
 	}
-	sn, err := m.readSnapshot(id)
+	from, done, err := m.Keep.Build(id)
 	if err != nil {
-		return done, fmt.Errorf("what the steps of a template have made: %w", err)
+		return func() {}, err
 	}
-	held, err := m.cfg.Shelf.Use(sn.Layers)
-	if err != nil {
-		return done, fmt.Errorf("what the steps of a template have made: %w", err)
-	}
-	req.origin = &origin{root: sn.Root, layers: sn.Layers, record: sn.Record, built: true}
-	return func() { shelf.CloseAll(held) }, nil
+	req.origin = &origin{Origin: from}
+	return done, nil
 }
 
 // described notes what the image says of how it runs, under what the spec and the template say.
-func (f *creation) described(root *Root) {
+func (f *creation) described(root *spec.Root) {
 	sp, r := &f.req.Spec, &f.s.record
 	r.Image, r.Digest, r.Note = root.Ref, root.Digest, root.Note
 	entry, cmd := root.Config.Entrypoint, root.Config.Cmd
@@ -122,71 +113,6 @@ func (f *creation) described(root *Root) {
 	r.Workdir = orElse(sp.Workdir, orElse(workspace.Dir(sp), orElse(root.Config.WorkingDir, "/")))
 	r.User = orElse(sp.User, root.Config.User)
 	r.StopSignal = orElse(sp.StopSignal, root.Config.StopSignal)
-}
-
-// usrDir is, in a layer that KeepBuild has made, what was written to a writable /usr.
-const usrDir = "usr"
-
-// builtUsr are the folders of what templates have written to a writable /usr, top-most first.
-func (m *Manager) builtUsr(s *Sandbox) (list []string) {
-	for _, id := range s.layers {
-		at := filepath.Join(m.cfg.Shelf.LayerDir(id), usrDir)
-		if _, err := os.Lstat(at); err == nil {
-			list = append(list, at)
-		}
-	}
-	return list
-}
-
-// KeepBuild keeps what a sandbox of the image "host" has written, of which no image can be made, under an id of the
-// caller's: sandboxes of a template are made over it. DropBuild removes it; what is made of it keeps what it needs.
-func (m *Manager) KeepBuild(ctx context.Context, ref, id string) error {
-	s, done, err := m.takeTurn(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer done()
-	sn, held, err := m.takeLayer(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer shelf.CloseAll(held)
-	layer := m.cfg.Shelf.LayerDir(sn.Layers[0])
-	err = os.Rename(filepath.Join(layer, "over", "0"), filepath.Join(layer, usrDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(fmt.Errorf("keep what was built: %w", err), m.collectLayers())
-	}
-	sn.ID, sn.User, sn.Template = id, s.user, true
-	if err := m.saveSnapshot(sn, nil); err != nil {
-		shelf.CloseAll(held)
-		return errors.Join(err, m.collectLayers())
-	}
-	return nil
-}
-
-// HasBuild says whether KeepBuild has kept something under an id.
-func (m *Manager) HasBuild(id string) bool {
-	sn, err := m.readSnapshot(id)
-	return err == nil && sn.Template
-}
-
-// Builds are the ids of all that is kept so.
-func (m *Manager) Builds() (list []string, err error) {
-	ids, err := m.cfg.Shelf.Snapshots()
-	for _, id := range ids {
-		if m.HasBuild(id) {
-			list = append(list, id)
-		}
-	}
-	return list, err
-}
-
-// DropBuild ends what KeepBuild has begun.
-func (m *Manager) DropBuild(id string) error {
-	if err := m.cfg.Shelf.RemoveSnapshot(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what was built: %w", err)
-	}
-	return errors.Join(m.cfg.Images.Unpin(snapshotPin(id)), m.collectLayers())
 }
 
 // OfTemplate lists the sandboxes of a template: those in use, and how many wait in pools.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/history"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
 
 // fakeTemplates has one template, "t".
@@ -143,19 +145,20 @@ func TestBuilds(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Templates = func(*Manager) Templates { return &of } })
 	b := r.create(func(req *CreateRequest) { req.Building = true })
 	r.write(b.ID, "tmp/built", "by the template")
-	if err := r.m.KeepBuild(t.Context(), b.ID, "tm_1"); err != nil {
+	if err := r.m.Keep.SaveBuild(t.Context(), b.ID, "tm_1"); err != nil {
 		t.Fatal(err)
 	}
 	r.remove(b.ID)
-	if list, err := r.m.Builds(); err != nil || !slices.Equal(list, []string{"tm_1"}) || !r.m.HasBuild("tm_1") {
+	if list, err := r.m.Keep.Builds(); err != nil || !slices.Equal(list, []string{"tm_1"}) ||
+		!r.m.Keep.HasBuild("tm_1") {
 		t.Errorf("%v, %v", list, err)
 	}
 	of.made = &Made{Build: "tm_1"}
 	sb := r.create(ofTemplate)
-	if layers := r.sandbox(sb.ID).layers; len(layers) != 1 {
+	if layers := r.sandbox(sb.ID).kept.Layers; len(layers) != 1 {
 		t.Errorf("%v", layers)
 	}
-	if err := r.m.DropBuild("tm_1"); err != nil || r.m.HasBuild("tm_1") {
+	if err := r.m.Keep.DropBuild("tm_1"); err != nil || r.m.Keep.HasBuild("tm_1") {
 		t.Error(err)
 	}
 	if _, err := r.m.Create(t.Context(), request(ofTemplate)); err == nil {
@@ -176,7 +179,8 @@ func TestUndo(t *testing.T) {
 	sb := r.create(named("box"), func(req *CreateRequest) { req.Spec.Undo = true })
 	call := func(id, text string) {
 		t.Helper()
-		made, err := r.m.Checkpoint(t.Context(), "box", Call{ID: id, Tool: "write", Paths: []string{"/tmp/file"}})
+		made, err := r.m.History.Checkpoint(t.Context(), "box", history.Call{ID: id, Tool: "write",
+			Paths: []string{"/tmp/file"}})
 		if err != nil || !made {
 			t.Fatalf("%v, %v", made, err)
 		}
@@ -185,13 +189,13 @@ func TestUndo(t *testing.T) {
 	call("tc_1", "one")
 	call("tc_2", "two")
 	call("tc_3", "three")
-	list, err := r.m.Checkpoints(t.Context(), "box")
+	list, err := r.m.History.Checkpoints(t.Context(), "box")
 	if err != nil || len(list.Checkpoints) != 3 || list.Checkpoints[0].Call != "tc_1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	restore := func(to string) api.CheckpointRestored {
 		t.Helper()
-		got, err := r.m.RestoreCheckpoint(t.Context(), api.CheckpointRestoreParams{Sandbox: "box", ToCall: to}, nil)
+		got, err := r.m.History.Restore(t.Context(), api.CheckpointRestoreParams{Sandbox: "box", ToCall: to}, nil)
 		if err != nil || got.ID != sb.ID || got.State != api.Running {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -205,10 +209,10 @@ func TestUndo(t *testing.T) {
 	if text := r.read(sb.ID, "tmp/file"); text != "three" {
 		t.Errorf("%q", text)
 	}
-	_, err = r.m.RestoreCheckpoint(t.Context(), api.CheckpointRestoreParams{Sandbox: "box", ToCall: "tc_9"}, nil)
+	_, err = r.m.History.Restore(t.Context(), api.CheckpointRestoreParams{Sandbox: "box", ToCall: "tc_9"}, nil)
 	r.refused(api.NotFound, err)
 	r.points.failing("Launcher.Create", errInjected)
-	_, err = r.m.RestoreCheckpoint(t.Context(), api.CheckpointRestoreParams{Sandbox: "box", ToCall: "tc_1"}, nil)
+	_, err = r.m.History.Restore(t.Context(), api.CheckpointRestoreParams{Sandbox: "box", ToCall: "tc_1"}, nil)
 	r.points.failing("Launcher.Create", nil)
 	if !errors.Is(err, errInjected) || r.state("box") != api.Stopped {
 		t.Errorf("%v, it is %s", err, r.state("box"))
@@ -219,10 +223,10 @@ func TestUndo(t *testing.T) {
 	}
 	r.remove("box")
 	plain := r.create()
-	if made, err := r.m.Checkpoint(t.Context(), plain.ID, Call{ID: "tc_1"}); made || err != nil {
+	if made, err := r.m.History.Checkpoint(t.Context(), plain.ID, history.Call{ID: "tc_1"}); made || err != nil {
 		t.Errorf("%v, %v", made, err)
 	}
-	_, err = r.m.Checkpoints(t.Context(), plain.ID)
+	_, err = r.m.History.Checkpoints(t.Context(), plain.ID)
 	r.refused(api.FailedPrecondition, err)
 	r.remove(plain.ID)
 }
@@ -233,18 +237,21 @@ func TestSnapshotDiffers(t *testing.T) {
 	sb := r.create()
 	r.write(sb.ID, "tmp/changed", "before\n")
 	r.write(sb.ID, "tmp/same", "same\n")
-	first, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotCreateParams{Sandbox: sb.ID})
+	first, err := r.m.Keep.CreateSnapshot(t.Context(), keep.Caller{User: 1000},
+		api.SnapshotCreateParams{Sandbox: sb.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.write(sb.ID, "tmp/changed", "after\n")
 	r.write(sb.ID, "tmp/added", "new\n")
-	second, err := r.m.CreateSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotCreateParams{Sandbox: sb.ID})
+	second, err := r.m.Keep.CreateSnapshot(t.Context(), keep.Caller{User: 1000},
+		api.SnapshotCreateParams{Sandbox: sb.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, to := range []string{"", second.ID} {
-		d, err := r.m.DiffSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotDiffParams{Snapshot: first.ID, To: to,
+		d, err := r.m.Keep.DiffSnapshot(t.Context(), keep.Caller{User: 1000}, api.SnapshotDiffParams{Snapshot: first.ID,
+			To:      to,
 			Unified: true})
 		var paths []string
 		for _, c := range d.Changes {
@@ -256,15 +263,16 @@ func TestSnapshotDiffers(t *testing.T) {
 			t.Errorf("to %q: %q, %v\n%s", to, paths, err, d.Diff)
 		}
 	}
-	_, err = r.m.DiffSnapshot(t.Context(), Caller{User: 2000}, api.SnapshotDiffParams{Snapshot: first.ID})
+	_, err = r.m.Keep.DiffSnapshot(t.Context(), keep.Caller{User: 2000}, api.SnapshotDiffParams{Snapshot: first.ID})
 	r.refused(api.NotFound, err)
-	if list, err := r.m.Snapshots(t.Context(), Caller{User: 1000}, api.SnapshotListParams{}); err != nil ||
+	if list, err := r.m.Keep.Snapshots(t.Context(), keep.Caller{User: 1000}, api.SnapshotListParams{}); err != nil ||
 		len(list.Snapshots) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	r.remove(sb.ID)
 	for _, id := range []string{first.ID, second.ID} {
-		if _, err := r.m.RemoveSnapshot(t.Context(), Caller{User: 1000}, api.SnapshotParams{Snapshot: id}); err != nil {
+		if _, err := r.m.Keep.RemoveSnapshot(t.Context(), keep.Caller{User: 1000},
+			api.SnapshotParams{Snapshot: id}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // Written is what a sandbox has written over its image.
@@ -13,7 +14,7 @@ type Written struct {
 	// Folders are the upper folder of its root, and below it those of what it was forked from; top-most first. They are
 	// sandboxes' files, and hostile.
 	Folders []string
-	Root    *Root
+	Root    *spec.Root
 	// Own are files there that are not the image's business: hutchd made them, or the image
 	// that a sandbox shows has others in their place. Plain are the folders that it made for
 	// them, with their modes.
@@ -36,7 +37,7 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	}
 	return m.still(ctx, s, "commit", func() error {
 		return use(Written{
-			Folders: append([]string{filepath.Join(s.dir, "fs/upper")}, m.layerFolders(s)...), Root: s.root,
+			Folders: append([]string{filepath.Join(s.dir, "fs/upper")}, m.Keep.Roots(s.kept.Layers)...), Root: s.root,
 			Own: ownNames,
 			Plain: map[string]uint32{
 				".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755,

@@ -48,7 +48,7 @@ type ground struct {
 
 func (s *Set) has(b *builtRecord) bool {
 	if b.Keep != "" {
-		return s.cfg.Boxes.HasBuild(b.Keep)
+		return s.cfg.Boxes.Keep.HasBuild(b.Keep)
 	}
 	return s.cfg.Images.Has(b.Image)
 }
@@ -171,7 +171,7 @@ func (s *Set) drop(b *builtRecord) (gone bool, err error) {
 		return false, err
 	}
 	if b.Keep != "" {
-		return true, s.cfg.Boxes.DropBuild(b.Keep)
+		return true, s.cfg.Boxes.Keep.DropBuild(b.Keep)
 	}
 	if err := s.cfg.Images.Remove(b.Image); err != nil && api.ErrorCode(err) != api.NotFound {
 		return false, err
@@ -201,11 +201,11 @@ func (s *Set) Sweep() error {
 			errs = append(errs, s.cfg.Images.Remove(ref))
 		}
 	}
-	kept, err := s.cfg.Boxes.Builds()
+	kept, err := s.cfg.Boxes.Keep.Builds()
 	errs = append(errs, err)
 	for _, id := range kept {
 		if !known[id] {
-			errs = append(errs, s.cfg.Boxes.DropBuild(id))
+			errs = append(errs, s.cfg.Boxes.Keep.DropBuild(id))
 		}
 	}
 	return errors.Join(errs...)
@@ -300,11 +300,11 @@ func (s *Set) run(ctx context.Context, j *job) (err error) {
 	j.tell(len(j.d.Spec.Steps)+1, api.StepProgress{Text: "commit"})
 	if j.to.Keep != "" {
 		if j.noCache { // it cannot be in the place of what is there
-			if err := s.cfg.Boxes.DropBuild(j.to.Keep); err != nil {
+			if err := s.cfg.Boxes.Keep.DropBuild(j.to.Keep); err != nil {
 				return err
 			}
 		}
-		return s.cfg.Boxes.KeepBuild(ctx, r.ID, j.to.Keep)
+		return s.cfg.Boxes.Keep.SaveBuild(ctx, r.ID, j.to.Keep)
 	}
 	return s.cfg.Images.Commit(ctx, r.ID, j.to.Image, j.progress)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/internal/params"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/history"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
@@ -139,7 +140,7 @@ func (s *Set) CallTool(ctx context.Context, p api.ToolCallParams, started func(e
 	if err != nil {
 		return api.ToolResult{}, err
 	}
-	id, begin := sandbox.NewCall(), time.Now()
+	id, begin := history.NewCall(), time.Now()
 	s.cfg.Events.Emit(api.EventToolCall, box.ID, "",
 		api.ToolCallEvent{Call: id, Tool: t.Name, Arguments: summary(p.Arguments)})
 	c := &call{set: s, sandbox: box.ID, workdir: box.Workdir, user: p.User, id: id, started: started}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/patch"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/history"
 )
 
 // checkpoint keeps what the files are before a call that may change them, where the sandbox is to do so. Its arguments
@@ -15,7 +15,8 @@ func (c *call) checkpoint(ctx context.Context, name string, arguments any) error
 	if !changes {
 		return nil
 	}
-	made, err := c.set.cfg.Sandboxes.Checkpoint(ctx, c.sandbox, sandbox.Call{ID: c.id, Tool: name, Paths: paths})
+	made, err := c.set.cfg.Sandboxes.History.Checkpoint(ctx, c.sandbox, history.Call{ID: c.id, Tool: name,
+		Paths: paths})
 	c.undo = made && err == nil
 	return err
 }

@@ -1,4 +1,4 @@
-package sandbox
+package keep
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -19,15 +20,15 @@ import (
 // at as workspace.diff does: by fds that nothing leads out of.
 
 // DiffSnapshot tells what is other in a sandbox, or in another snapshot of it, than in a snapshot.
-func (m *Manager) DiffSnapshot(ctx context.Context, by Caller, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+func (k *Keep) DiffSnapshot(ctx context.Context, by Caller, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
 	if err := p.Validate(); err != nil {
 		return api.SnapshotDiff{}, err
 	}
-	sn, err := m.snapshotOf(by.User, p.Snapshot)
+	sn, err := k.snapshotOf(by.User, p.Snapshot)
 	if err != nil {
 		return api.SnapshotDiff{}, err
 	}
-	held, err := m.cfg.Shelf.Use(sn.Layers)
+	held, err := k.shelf.Use(sn.Layers)
 	if err != nil {
 		return api.SnapshotDiff{}, fmt.Errorf("use the layers of snapshot %s: %w", sn.ID, err)
 	}
@@ -36,17 +37,17 @@ func (m *Manager) DiffSnapshot(ctx context.Context, by Caller, p api.SnapshotDif
 	defer d.Close()
 	d.Out.Snapshot, d.Out.Sandbox, d.Out.NotCovered = sn.ID, sn.Sandbox, sn.NotCovered
 	if p.To != "" {
-		err = m.diffSnapshots(ctx, by.User, d, sn, p.To)
+		err = k.diffSnapshots(ctx, by.User, d, sn, p.To)
 	} else {
-		err = m.diffNow(ctx, d, sn)
+		err = k.diffNow(ctx, d, sn)
 	}
 	return d.Result(), err
 }
 
 // diffSnapshots compares with another snapshot.
-func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *workspace.Comparison, sn *snapshot,
+func (k *Keep) diffSnapshots(ctx context.Context, user uint32, d *workspace.Comparison, sn *snapshot,
 	toID string) error {
-	to, err := m.snapshotOf(user, toID)
+	to, err := k.snapshotOf(user, toID)
 	if err != nil {
 		var e *api.Error
 		if errors.As(err, &e) {
@@ -59,24 +60,24 @@ func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *workspace.C
 			to.ID, to.Sandbox).WithField("to").
 			WithHint("hutch snapshot ls shows which snapshots are of the same sandbox")
 	}
-	held, err := m.cfg.Shelf.Use(to.Layers)
+	held, err := k.shelf.Use(to.Layers)
 	if err != nil {
 		return fmt.Errorf("use the layers of snapshot %s: %w", to.ID, err)
 	}
 	defer shelf.CloseAll(held)
 	d.Out.To = to.ID
-	s, err := m.find(sn.Sandbox)
+	s, err := k.sandboxes.Find(sn.Sandbox)
 	if err != nil {
 		s = nil // it may be gone; its folders are not seen then
 	}
-	now := m.cfg.Shelf.LayerDir(to.Layers[0])
-	return m.diffWith(ctx, d, sn, s, filepath.Join(now, "root"),
+	now := k.shelf.LayerDir(to.Layers[0])
+	return k.diffWith(ctx, d, sn, s, filepath.Join(now, "root"),
 		func(i string) string { return filepath.Join(now, "over", i) })
 }
 
 // diffNow compares with the sandbox as it is.
-func (m *Manager) diffNow(ctx context.Context, d *workspace.Comparison, sn *snapshot) error {
-	s, done, err := m.takeTurn(ctx, sn.Sandbox)
+func (k *Keep) diffNow(ctx context.Context, d *workspace.Comparison, sn *snapshot) error {
+	s, done, err := k.sandboxes.Turn(ctx, sn.Sandbox)
 	if api.ErrorCode(err) == api.NotFound {
 		return api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).
 			WithField("snapshot").
@@ -86,23 +87,24 @@ func (m *Manager) diffNow(ctx context.Context, d *workspace.Comparison, sn *snap
 		return err
 	}
 	defer done()
-	if !slices.Equal(s.layers, sn.Layers[1:]) {
-		return api.Errorf(api.FailedPrecondition, "sandbox %s has other layers below its files than snapshot %s", s.id,
+	if !slices.Equal(s.Files().Layers, sn.Layers[1:]) {
+		return api.Errorf(api.FailedPrecondition, "sandbox %s has other layers below its files than snapshot %s",
+			s.ID(),
 			sn.ID).WithField("snapshot").
-			WithHint("take another snapshot of it: hutch snapshot create %s", s.id)
+			WithHint("take another snapshot of it: hutch snapshot create %s", s.ID())
 	}
-	return m.still(ctx, s, "snapshot.diff", func() error {
-		now := filepath.Join(s.dir, "fs")
-		return m.diffWith(ctx, d, sn, s, filepath.Join(now, "upper"),
-			func(i string) string { return filepath.Join(now, i, "upper") })
+	return s.Still(ctx, "snapshot.diff", func() error {
+		now := filepath.Join(s.Dir(), "fs")
+		return k.diffWith(ctx, d, sn, s, filepath.Join(now, upper),
+			func(i string) string { return filepath.Join(now, i, upper) })
 	})
 }
 
 // diffWith compares a snapshot with what these folders hold. s is its sandbox, nil if that is gone.
-func (m *Manager) diffWith(ctx context.Context, d *workspace.Comparison, sn *snapshot, s *Sandbox, root string,
+func (k *Keep) diffWith(ctx context.Context, d *workspace.Comparison, sn *snapshot, s Sandbox, root string,
 	over func(i string) string) error {
-	was := m.cfg.Shelf.LayerDir(sn.Layers[0])
-	lower, err := m.diffLower(ctx, d, sn, s)
+	was := k.shelf.LayerDir(sn.Layers[0])
+	lower, err := k.diffLower(ctx, d, sn, s)
 	if err != nil {
 		return err
 	}
@@ -116,16 +118,21 @@ func (m *Manager) diffWith(ctx context.Context, d *workspace.Comparison, sn *sna
 	if err != nil {
 		return err
 	}
+	mounts := false
+	if s != nil && !s.Stopped() {
+		_, record := s.Now()
+		mounts = record.State != api.Stopped && record.State != api.Failed
+	}
 	for i, mt := range wanted {
 		if mt.Mode != api.ModeOverlay {
 			continue
 		}
-		if s == nil || s.stopped || s.state() == api.Stopped || s.state() == api.Failed {
+		if !mounts {
 			d.Out.NotCovered = append(slices.Clip(d.Out.NotCovered), mt.Target)
 			continue
 		}
 		n := strconv.Itoa(i)
-		folder, err := d.Open(workspace.At(s.dir, i))
+		folder, err := d.Open(workspace.At(s.Dir(), i))
 		if err == nil {
 			err = d.Overlay(ctx, mt.Target, filepath.Join(was, "over", n), over(n), []*os.File{folder})
 		}
@@ -137,21 +144,21 @@ func (m *Manager) diffWith(ctx context.Context, d *workspace.Comparison, sn *sna
 }
 
 // diffLower opens what lies below the root of both: layers that the sandbox was forked from, and the image.
-func (m *Manager) diffLower(ctx context.Context, d *workspace.Comparison, sn *snapshot, s *Sandbox) ([]*os.File,
+func (k *Keep) diffLower(ctx context.Context, d *workspace.Comparison, sn *snapshot, s Sandbox) ([]*os.File,
 	error) {
 	root := sn.Root
 	switch {
-	case s != nil && !s.stopped:
-		root = s.root
-	case root.Ref == hostImage: // is made anew
-		now, err := m.cfg.Images.Resolve(ctx, hostImage, "", "", nil)
+	case s != nil && !s.Stopped():
+		root = s.Root()
+	case root.Ref == spec.HostImage: // is made anew
+		now, err := k.images.Resolve(ctx, spec.HostImage, "", "", nil)
 		if err != nil {
 			return nil, err
 		}
 		root = now
 		d.AtEnd(now.Release)
 	default:
-		release, err := m.cfg.Images.Hold(root.Lower)
+		release, err := k.images.Hold(root.Lower)
 		if err != nil {
 			return nil, err
 		}
@@ -159,13 +166,13 @@ func (m *Manager) diffLower(ctx context.Context, d *workspace.Comparison, sn *sn
 	}
 	var lower []*os.File
 	for _, id := range sn.Layers[1:] {
-		f, err := d.Open(filepath.Join(m.cfg.Shelf.LayerDir(id), "root"))
+		f, err := d.Open(filepath.Join(k.shelf.LayerDir(id), "root"))
 		if err != nil {
 			return nil, err
 		}
 		lower = append(lower, f)
 	}
-	for _, name := range root.lowers() {
+	for _, name := range root.Lowers() {
 		f, err := d.Open(name)
 		if err != nil {
 			return nil, err

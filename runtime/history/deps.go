@@ -1,6 +1,6 @@
 // Package history is what the files of sandboxes were before the last calls that may have changed them: checkpoints,
 // which are taken before such a call, and the ways back to one. Which calls those are is the callers' to know (package
-// tools, package code); how files are kept and compared is internal/undo's; how a sandbox stands still, ends and starts
+// tools, package code); how files are kept and compared is package undo's; how a sandbox stands still, ends and starts
 // again is the daemon's, behind the interfaces below. See runtime/DESIGN.md, "Undo".
 //
 // The life of a checkpoint: it is taken (Checkpoint) in the folder "undo" of the sandbox's own, which goes where the
@@ -20,8 +20,8 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/packet"
-	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/history/undo"
 	"github.com/hutch-sh/hutch/runtime/keep"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/treecopy"
-	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/excerpt"
+	"github.com/hutch-sh/hutch/runtime/history/undo"
 	"github.com/hutch-sh/hutch/runtime/keep"
 )
 

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/treecopy"
-	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/history/undo"
 )
 
 // TestUndo: a call is taken back, and the taking back, too; the owner stays, and the list says what was undone.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/packet"
-	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/history/undo"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 )
 
 // usrDir is, in a layer that SaveBuild has made, what was written to a writable /usr.

@@ -1,6 +1,6 @@
 // Package keep is what of sandboxes outlives their processes: snapshots of their files, and what is made of them
 // (forks, restored sandboxes, differences); what templates have built; and the folders of sandboxes that are stopped.
-// All of it lies on the shelf (internal/shelf), which is shared by the daemons of a state folder. How a sandbox is
+// All of it lies on the shelf (package shelf), which is shared by the daemons of a state folder. How a sandbox is
 // made, ended and started again is the daemon's, behind the interfaces below.
 //
 // A snapshot is a copy of what a sandbox has written, as a layer of the shelf, and a record of what the sandbox is.
@@ -23,8 +23,8 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/packet"
-	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
-	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 

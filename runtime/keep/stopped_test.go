@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 

@@ -30,7 +30,7 @@ import (
 //	pts/         where the devpts instance is mounted
 //	base/        the root that it had before it was claimed, see generic
 //	about/       what the sandbox is told about itself, a file system in memory
-//	undo/        what the files were before the last calls, see internal/undo
+//	undo/        what the files were before the last calls, see runtime/history/undo
 //	kept         a mark: see shelf.Mark
 //	fs.copy/     what is in fs, where that is a file system of its own, until it was copied there
 //	mnt/         host folders on their way into the sandbox

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
-	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 

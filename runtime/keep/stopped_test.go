@@ -65,7 +65,8 @@ func TestStartAgain(t *testing.T) {
 		r.Renew(b.dir)); err != nil {
 		t.Fatal(err)
 	}
-	for name, mode := range map[string]os.FileMode{"proc": 0o755, "dev": 0o755, "sys": 0o700} { // one that is there stays
+	// one that is there stays
+	for name, mode := range map[string]os.FileMode{"proc": 0o755, "dev": 0o755, "sys": 0o700} {
 		st, err := os.Lstat(filepath.Join(b.dir, "fs/upper", name))
 		if err != nil || st.Mode() != os.ModeDir|mode {
 			t.Errorf("%s: %v, %v", name, st, err)

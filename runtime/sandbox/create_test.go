@@ -338,7 +338,8 @@ func TestQuotaEnded(t *testing.T) {
 	r.refused(api.ResourceExhausted, err)
 	r.remove(a.ID)
 	c := r.create(one)
-	_, err = r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: b.ID}) // both would use too much
+	// both would use too much
+	_, err = r.m.Keep.Start(t.Context(), keep.Caller{Conn: 1}, api.StartParams{Sandbox: b.ID})
 	r.refused(api.ResourceExhausted, err)
 	if st := r.state(b.ID); st != api.Stopped {
 		t.Errorf("after a start that was refused it is %s", st)

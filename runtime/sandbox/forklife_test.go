@@ -99,7 +99,8 @@ func TestSnapshotRestore(t *testing.T) {
 	if text := r.read(sb.ID, "tmp/file"); text != "before" {
 		t.Errorf("%q", text)
 	}
-	_, err = r.m.Keep.Fork(t.Context(), keep.Caller{User: 2000, Conn: 1}, api.ForkParams{Snapshot: sn.ID}) // another user's
+	// another user's
+	_, err = r.m.Keep.Fork(t.Context(), keep.Caller{User: 2000, Conn: 1}, api.ForkParams{Snapshot: sn.ID})
 	r.refused(api.NotFound, err)
 	r.remove(sb.ID)
 	forked, err := r.m.Keep.Fork(t.Context(), keep.Caller{User: 1000, Conn: 1}, api.ForkParams{Snapshot: sn.ID,

@@ -146,23 +146,16 @@ func (k *Keep) diffWith(ctx context.Context, d *workspace.Comparison, sn *snapsh
 // diffLower opens what lies below the root of both: layers that the sandbox was forked from, and the image.
 func (k *Keep) diffLower(ctx context.Context, d *workspace.Comparison, sn *snapshot, s Sandbox) ([]*os.File,
 	error) {
-	root := sn.Root
-	switch {
-	case s != nil && !s.Stopped():
+	var root *spec.Root
+	if s != nil && !s.Stopped() {
 		root = s.Root()
-	case root.Ref == spec.HostImage: // is made anew
-		now, err := k.images.Resolve(ctx, spec.HostImage, "", "", nil)
+	} else {
+		now, err := k.Again(ctx, sn.Root, nil)
 		if err != nil {
 			return nil, err
 		}
 		root = now
 		d.AtEnd(now.Release)
-	default:
-		release, err := k.images.Hold(root.Lower)
-		if err != nil {
-			return nil, err
-		}
-		d.AtEnd(release)
 	}
 	var lower []*os.File
 	for _, id := range sn.Layers[1:] {

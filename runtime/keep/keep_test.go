@@ -10,6 +10,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // TestSnapshots: a snapshot has the files of its moment and is its user's; nothing is left of one that fails, or was
@@ -277,6 +278,13 @@ func TestDiff(t *testing.T) {
 	r.refused("the sandbox is gone", api.NotFound, err)
 	if paths, err := diff(api.SnapshotDiffParams{Snapshot: first.ID, To: "second"}); err != nil || len(paths) != 2 {
 		t.Errorf("without the sandbox: %v, %v", paths, err)
+	}
+	for _, ref := range []string{"tiny", spec.HostImage} {
+		root, err := r.Again(t.Context(), &spec.Root{Ref: ref, Lower: []string{"1"}}, nil)
+		if err != nil || root.Ref != ref || r.images.held != 1 {
+			t.Fatalf("%+v, %v", root, err)
+		}
+		root.Release()
 	}
 	if r.images.held != 0 {
 		t.Errorf("%d images are held", r.images.held)

@@ -13,6 +13,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
+	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -177,4 +178,18 @@ func (k *Keep) Roots(layers []string) (list []string) {
 		list = append(list, filepath.Join(k.shelf.LayerDir(id), "root"))
 	}
 	return list
+}
+
+// Again is the image of a root that was resolved before, whose layers are held until Release. That of the machine is
+// made anew, since the machine may have changed.
+func (k *Keep) Again(ctx context.Context, root *spec.Root, progress func(api.Progress)) (*spec.Root, error) {
+	if root.Ref == spec.HostImage {
+		return k.images.Resolve(ctx, spec.HostImage, "", "", progress)
+	}
+	held := *root
+	var err error
+	if held.Release, err = k.images.Hold(root.Lower); err != nil {
+		return nil, err
+	}
+	return &held, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/meter"
-	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // origin is what a creation goes on from.
@@ -24,19 +23,9 @@ func (f *creation) starting() bool { return f.req.origin != nil && f.req.origin.
 // resolveAgain is resolve for what had its image already.
 func (f *creation) resolveAgain(ctx context.Context) error {
 	o := f.req.origin
-	root := *o.Root
-	if root.Ref == spec.HostImage { // the machine may have changed
-		now, err := f.m.cfg.Images.Resolve(ctx, spec.HostImage, "", "", f.req.Progress)
-		if err != nil {
-			return err
-		}
-		root = *now
-	} else {
-		release, err := f.m.cfg.Images.Hold(root.Lower)
-		if err != nil {
-			return err
-		}
-		root.Release = release
+	root, err := f.m.Keep.Again(ctx, o.Root, f.req.Progress)
+	if err != nil {
+		return err
 	}
 	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	unused, err := f.m.Keep.Use(o.Layers)
@@ -44,9 +33,9 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		return fmt.Errorf("use a layer of a snapshot: %w", err)
 	}
 	f.undo.Add(f.s.lease(unused))
-	f.s.root, f.s.kept = &root, keep.Files{Layers: o.Layers, Base: o.Base}
+	f.s.root, f.s.kept = root, keep.Files{Layers: o.Layers, Base: o.Base}
 	if o.Built {
-		f.described(&root)
+		f.described(root)
 		return nil
 	}
 	r := &f.s.record

@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-sdk deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,7 @@ test-all: test-users ## the same, failing when a must-run test skips; as root fo
 
 test-users: build deps-test
 	$(Q)if $(TESTRUN) -due obeyed; then $(MAKE) --no-print-directory deps-obeyed; fi
+	$(Q)if $(TESTRUN) -due sdk; then $(MAKE) --no-print-directory deps-sdk; fi
 	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-workspaces: build deps-test ## as root: the usual work in every kind of folder, mode and user, as each kind of user
@@ -165,6 +166,9 @@ deps-test:
 
 deps-obeyed: ## install the programs that the suite obeyed runs: editors, shells, package managers (docs/guarded.md)
 	$(Q)internal/build/deps.sh obeyed
+
+deps-sdk: ## install the frameworks that docs/examples/agents is for
+	$(Q)internal/build/deps.sh sdk
 
 deps-bench:
 	$(Q)internal/build/deps.sh bench

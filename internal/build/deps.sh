@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh installs what is missing of the named groups: go, build, test, obeyed,
-# bench, generate.
+# sdk, bench, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -36,6 +36,11 @@ fi
 	have_mcp() { cmp -s "$root/integration/agent/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
 
 	have_obeyed() { cmp -s "$root/integration/obeyed/testdata/npm/package-lock.json" "$root/.cache/obeyed/package-lock.json"; }
+
+	have_venv() { have_python ensurepip; }
+	have_pip() { have_python pip; }
+	have_python() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
+	have_frameworks() { cmp -s "$root/integration/sdk/testdata/requirements.txt" "$root/.cache/sdk/requirements.txt"; }
 
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
 	have_static() {
@@ -126,6 +131,14 @@ iex         may  have_cmd:iex          elixir         elixir                elix
 ocaml       may  have_cmd:ocaml        ocaml-interp   ocaml                 ocaml
 npm-tools   may  have_obeyed           -              -                     -'
 		;;
+	sdk)
+		# Frameworks that docs/examples/agents is for, and what the images of its sandboxes have.
+		echo 'venv        may  have_venv             python3-venv   python3               python3
+pip         may  have_pip              python3-pip    python3-pip           py3-pip
+numpy       may  have_python:numpy     python3-numpy  python3-numpy         py3-numpy
+pillow      may  have_python:PIL       python3-pil    python3-pillow        py3-pillow
+frameworks  may  have_frameworks       -              -                     -'
+		;;
 	bench)
 		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
 		echo 'podman      may  have_cmd:podman       podman         podman                podman
@@ -139,7 +152,7 @@ firejail    may  have_cmd:firejail     firejail       firejail              fire
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, obeyed, bench, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, obeyed, sdk, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -238,6 +251,21 @@ install_npm() {
 	fi
 }
 
+# install_pip TITLE FROM TO gets the packages that FROM, a file of the tests, locks, each by its hash, into TO/python.
+install_pip() {
+	[ "${NO_INSTALL-}" != 1 ] || return 0
+	echo "deps: installing $1 into $3 (for the tests)"
+	to=$root/$3
+	rm -rf "$to"
+	mkdir -p "$to"
+	if { python3 -m venv "$to/python" && "$to/python/bin/pip" install --require-hashes -r "$root/$2"; } >"$to.log" 2>&1 </dev/null; then
+		cp "$root/$2" "$to/" # when all of it is there
+	else
+		tail -n 5 "$to.log"
+		echo "deps: that failed; the whole output is in $3.log"
+	fi
+}
+
 lacking=$(missing "$@")
 [ -n "$lacking" ] || exit 0
 names=$(echo "$lacking" | packages)
@@ -245,6 +273,7 @@ names=$(echo "$lacking" | packages)
 case $lacking in *registry*) unpack_registry ;; esac
 case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
+case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata/requirements.txt .cache/sdk ;; esac
 
 # One line for what ends the build and one for what is only less without it.
 fatal='' fewer='' single=''

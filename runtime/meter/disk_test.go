@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -188,7 +189,8 @@ func TestDue(t *testing.T) {
 func TestLimitDisk(t *testing.T) {
 	shm, err := os.MkdirTemp("/dev/shm", "hutch-meter-")
 	if err != nil || !inMemory(t, shm) {
-		t.Skipf("/dev/shm is no folder in memory: %v", err)
+		testenv.Require(t, probe.Check{Name: "shared memory", Status: probe.No,
+			Detail: "/dev/shm is no folder in memory", Remedy: "mount a tmpfs there"})
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(shm) })
 	huge := api.Limits{DiskBytes: 1 << 60, Inodes: 1000} // more than there is in memory

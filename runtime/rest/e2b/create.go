@@ -12,16 +12,17 @@ import (
 	"github.com/hutch-sh/hutch/runtime/rest"
 )
 
-// bases are E2B's own templates. Where the user has no template of that name they are the programs of this machine.
+// bases are E2B's own templates. Where hutch has no template of that name they are the programs of this machine.
 var bases = []string{"base", "code-interpreter-v1", "code-interpreter"}
 
-// home is where those have the home folder of their user.
+// home is where those have the home folder of their user, unless a template of hutch's says where it is.
 const home = "/home/user"
 
 // origin is what a template's name stands for: a snapshot, a template of the user's, or an image.
 type origin struct {
 	snapshot, template, image string
-	base                      bool
+	home                      bool // its processes begin in home
+	network                   bool // it says what it may reach
 }
 
 // resolve finds what a template's name stands for. A name that could be an image's is one only if it is here or says
@@ -41,13 +42,14 @@ func (s *Server) resolve(ctx context.Context, name string) (origin, error) {
 		return origin{}, err
 	}
 	for i := range templates.Templates {
-		if templates.Templates[i].Name == name {
-			return origin{template: name}, nil
+		if t := &templates.Templates[i]; t.Name == name {
+			return origin{template: name, home: slices.Contains(bases, name) && t.Workdir == "",
+				network: !t.Network.IsZero()}, nil
 		}
 	}
 	switch {
 	case slices.Contains(bases, name):
-		return origin{image: "host", base: true}, nil
+		return origin{image: "host", home: true}, nil
 	case name == "host" || strings.ContainsAny(name, ":/@") || registry.IsRuntime(name):
 		return origin{image: name}, nil
 	}
@@ -141,17 +143,17 @@ func (s *Server) ofTemplate(r *http.Request, n *newSandbox, from origin, own map
 	if err != nil {
 		return "", err
 	}
-	if policy == nil && from.template == "" { // a template's own otherwise
+	if policy == nil && !from.network {
 		policy = online()
 	}
 	asked := rest.NewSandbox{TemplateID: from.template, Image: from.image, Timeout: n.timeout(), Metadata: n.Metadata,
 		Env: n.EnvVars, OnTimeout: n.onTimeout(), Network: policy}
-	if from.base {
+	if from.home {
 		asked.Workdir, asked.Env = home, map[string]string{"HOME": home}
 		maps.Copy(asked.Env, n.EnvVars)
 	}
 	sb, err := s.rest.Create(r, &asked, own)
-	if err == nil && from.base && !sb.Existing {
+	if err == nil && from.home && !sb.Existing {
 		_, err = rest.Do(r.Context(), s.rest, api.CallFSMkdir, api.FileMkdirParams{Parents: true,
 			FileParams: api.FileParams{Sandbox: sb.SandboxID, Path: home}})
 	}

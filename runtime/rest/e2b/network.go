@@ -25,10 +25,13 @@ func everything(entry string) bool { return entry == "0.0.0.0/0" || entry == "::
 
 func online() *rest.NetworkPolicy { return &rest.NetworkPolicy{Mode: api.NetOpen} }
 
+// offline reaches nothing, and may be allowed to reach something later: which mode none may not.
+func offline() *rest.NetworkPolicy { return &rest.NetworkPolicy{Mode: api.NetAllow} }
+
 // policy is what is asked for; nil is nothing, so that it is the template's.
 func (n *newSandbox) policy() (*rest.NetworkPolicy, error) {
 	if n.AllowInternet != nil && !*n.AllowInternet {
-		return &rest.NetworkPolicy{Mode: api.NetNone}, nil
+		return offline(), nil
 	}
 	if n.Network == nil || len(n.Network.AllowOut)+len(n.Network.DenyOut) == 0 {
 		if n.AllowInternet != nil {
@@ -56,17 +59,16 @@ func (n *network) policy() (*rest.NetworkPolicy, error) {
 		return nil, err
 	}
 	if n.AllowInternet != nil && !*n.AllowInternet {
-		return &rest.NetworkPolicy{Mode: api.NetNone}, nil
+		return offline(), nil
 	}
-	p := online()
+	p, all := online(), len(n.AllowOut) == 0
 	for _, entry := range n.DenyOut {
 		if everything(entry) {
-			p.Mode = api.NetNone
+			all = false
 			continue
 		}
 		p.BlockCIDRs = append(p.BlockCIDRs, entry)
 	}
-	all := false
 	for _, entry := range n.AllowOut {
 		switch {
 		case everything(entry):
@@ -77,13 +79,8 @@ func (n *network) policy() (*rest.NetworkPolicy, error) {
 			p.Allow = append(p.Allow, entry)
 		}
 	}
-	switch {
-	case all:
-		p.Mode = api.NetOpen
-	case len(n.AllowOut) > 0:
+	if !all {
 		p.Mode = api.NetAllow
-	case p.Mode == api.NetNone:
-		p.BlockCIDRs = nil
 	}
 	return p, nil
 }

@@ -160,7 +160,7 @@ func (s *Server) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	d := s.listed(sb)
 	d.sandbox = s.sandboxOf(sb.ID, d.TemplateID)
 	d.Network = networkOf(&sb.Network.NetPolicy)
-	online := sb.Network.Effective() != api.NetNone
+	online := len(d.Network.AllowOut) > 0 || sb.Network.Effective() == api.NetOpen
 	d.AllowOnline = &online
 	d.Lifecycle = &lifecycle{AutoResume: rest.Own(sb, labelResume) != "",
 		OnTimeout: cmp.Or(rest.Own(sb, labelTimeout), "kill")}

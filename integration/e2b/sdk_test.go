@@ -73,7 +73,7 @@ func (k sdk) run(t *testing.T, s *server, script string, env []string, args ...s
 	return string(out)
 }
 
-// slices are the scripts of one language.
+// TestPython runs the slices by the SDKs for Python.
 func TestPython(t *testing.T) {
 	testenv.Suite(t, "e2b")
 	t.Parallel()
@@ -103,4 +103,23 @@ func (k sdk) all(t *testing.T) {
 		t.Run("code.py", func(t *testing.T) { k.run(t, s, "code.py", env) })
 	}
 	t.Run("state.py", func(t *testing.T) { k.run(t, s, "state.py", env, strings.TrimPrefix(k.folder, "py-")) })
+}
+
+// TestNode runs the slices by the SDKs for JavaScript.
+func TestNode(t *testing.T) {
+	testenv.Suite(t, "e2b")
+	t.Parallel()
+	world.NeedsPython(t)
+	for _, k := range []sdk{nodeNew, nodeOld} {
+		t.Run(k.name, func(t *testing.T) {
+			k.at(t)
+			s := serve(t, world.New(t))
+			for _, slice := range []string{"sandboxes", "commands", "files", "code", "state"} {
+				if slice == "code" && k == nodeOld { // which reaches code at https://49999-ID.DOMAIN alone
+					continue
+				}
+				t.Run(slice, func(t *testing.T) { k.run(t, s, "sdk.mjs", nil, slice) })
+			}
+		})
+	}
 }

@@ -146,7 +146,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 
 // health says that the server answers, or that a sandbox does.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get(sandboxHeader) == "" {
+	if named(r) == "" {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -25,7 +26,8 @@ const (
 )
 
 // A sandbox has two tokens: one for its processes and files, and one for the servers in it. Both are derived of the
-// server's token and the sandbox's id, so that nothing needs to be kept, and a sandbox's token opens no other.
+// server's token and the sandbox's id, so that nothing needs to be kept, and a sandbox's token opens no other. They
+// begin with the id: some SDKs name the sandbox by nothing else.
 const (
 	forAccess  = "access"
 	forTraffic = "traffic"
@@ -34,7 +36,16 @@ const (
 func (s *Server) tokenOf(sandbox, what string) string {
 	mac := hmac.New(sha256.New, []byte(s.cfg.Token))
 	mac.Write([]byte("hutch e2b\x00" + what + "\x00" + sandbox))
-	return hex.EncodeToString(mac.Sum(nil))
+	return sandbox + "." + hex.EncodeToString(mac.Sum(nil))
+}
+
+// named is the sandbox that a request names, by its header or its token. Whether it has the token is another question.
+func named(r *http.Request) string {
+	if id := r.Header.Get(sandboxHeader); id != "" {
+		return id
+	}
+	id, _, _ := strings.Cut(cmp.Or(r.Header.Get(accessHeader), r.Header.Get(trafficHeader)), ".")
+	return id
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -65,11 +76,11 @@ type boxHandler func(w http.ResponseWriter, r *http.Request, c *call) error
 func (s *Server) inSandbox(pattern string, h boxHandler) http.Handler {
 	contexts := strings.Contains(pattern, "/contexts")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(sandboxHeader)
+		id := named(r)
 		if !same(r.Header.Get(accessHeader), s.tokenOf(id, forAccess)) &&
 			(!contexts || !same(r.Header.Get(trafficHeader), s.tokenOf(id, forTraffic))) {
 			refuse(w, http.StatusUnauthorized,
-				"the request has no valid "+accessHeader+" of the sandbox that "+sandboxHeader+" names")
+				"the request has no valid "+accessHeader+" of the sandbox that it is sent to")
 			return
 		}
 		c, err := s.reached(r.Context(), id, r)

@@ -2,6 +2,7 @@
 package e2b_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,9 +36,17 @@ func (k sdk) at(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(root, ".cache/e2b", k.folder)
-	if _, err := os.Stat(filepath.Join(dir, "ready")); err != nil {
-		testenv.Require(t, probe.Check{Name: "E2B's SDK " + k.name, Status: probe.No, Detail: err.Error(),
-			Remedy: "make deps-e2b"})
+	lock := "requirements.txt"
+	if k.program == "node" {
+		lock = "package-lock.json"
+	}
+	wanted, err := os.ReadFile(filepath.Join("testdata", k.folder, lock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has, err := os.ReadFile(filepath.Join(dir, lock)); err != nil || !bytes.Equal(has, wanted) {
+		testenv.Require(t, probe.Check{Name: "E2B's SDK " + k.name, Status: probe.No,
+			Detail: "not in .cache/e2b as locked", Remedy: "make deps-e2b"})
 	}
 	return dir
 }
@@ -71,6 +80,14 @@ func (k sdk) run(t *testing.T, s *server, script string, env []string, args ...s
 		t.Fatalf("%s with %s: %v\n%s", script, k.name, err, out)
 	}
 	return string(out)
+}
+
+// TestSmoke: one of the SDKs makes a sandbox, runs a command, writes a file and removes the sandbox.
+func TestSmoke(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	nodeNew.at(t)
+	nodeNew.run(t, serve(t, world.New(t)), "sdk.mjs", nil, "smoke")
 }
 
 // TestPython runs the slices by the SDKs for Python.

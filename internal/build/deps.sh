@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh installs what is missing of the named groups: go, build, test, obeyed,
-# bench, generate.
+# e2b, bench, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -36,6 +36,15 @@ fi
 	have_mcp() { cmp -s "$root/integration/agent/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
 
 	have_obeyed() { cmp -s "$root/integration/obeyed/testdata/npm/package-lock.json" "$root/.cache/obeyed/package-lock.json"; }
+
+	# have_e2b NAME: the SDK that this folder of the tests locks is installed.
+	have_e2b() {
+		for lock in package-lock.json requirements.txt; do
+			cmp -s "$root/integration/e2b/testdata/$1/$lock" "$root/.cache/e2b/$1/$lock" && return 0
+		done
+		return 1
+	}
+	have_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
 	have_static() {
@@ -92,7 +101,8 @@ runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck
 node        may  have_cmd:node         nodejs         nodejs                nodejs
 npm         may  have_cmd:npm          npm            npm                   npm
-mcp-suite   may  have_mcp              -              -                     -'
+mcp-suite   may  have_mcp              -              -                     -
+e2b-js-new  may  have_e2b:js-new       -              -                     -'
 		;;
 	obeyed)
 		# Programs that the suite of that name runs on the host. Each is in the test's own word what it is for.
@@ -126,6 +136,13 @@ iex         may  have_cmd:iex          elixir         elixir                elix
 ocaml       may  have_cmd:ocaml        ocaml-interp   ocaml                 ocaml
 npm-tools   may  have_obeyed           -              -                     -'
 		;;
+	e2b)
+		# E2B's SDKs, of today and of half a year before.
+		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
+e2b-js-old  may  have_e2b:js-old       -              -                     -
+e2b-py-new  may  have_e2b:py-new       -              -                     -
+e2b-py-old  may  have_e2b:py-old       -              -                     -'
+		;;
 	bench)
 		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
 		echo 'podman      may  have_cmd:podman       podman         podman                podman
@@ -139,7 +156,7 @@ firejail    may  have_cmd:firejail     firejail       firejail              fire
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, obeyed, bench, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, obeyed, e2b, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -238,6 +255,22 @@ install_npm() {
 	fi
 }
 
+# install_pip is install_npm of Python's packages: FROM has requirements.txt.
+install_pip() {
+	[ "${NO_INSTALL-}" != 1 ] && have_pip || return 0
+	echo "deps: installing $1 into $3 (for the tests)"
+	from=$root/$2/requirements.txt to=$root/$3
+	rm -rf "$to"
+	mkdir -p "$to"
+	if python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: --no-deps --no-compile \
+		--target "$to" -r "$from" >"$to.log" 2>&1 </dev/null; then
+		cp "$from" "$to/"
+	else
+		tail -n 5 "$to.log"
+		echo "deps: that failed; the whole output is in $3.log"
+	fi
+}
+
 lacking=$(missing "$@")
 [ -n "$lacking" ] || exit 0
 names=$(echo "$lacking" | packages)
@@ -245,6 +278,12 @@ names=$(echo "$lacking" | packages)
 case $lacking in *registry*) unpack_registry ;; esac
 case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
+for sdk in js-new js-old; do
+	case $lacking in *e2b-$sdk*) install_npm "E2B's SDK $sdk" "integration/e2b/testdata/$sdk" ".cache/e2b/$sdk" ;; esac
+done
+for sdk in py-new py-old; do
+	case $lacking in *e2b-$sdk*) install_pip "E2B's SDK $sdk" "integration/e2b/testdata/$sdk" ".cache/e2b/$sdk" ;; esac
+done
 
 # One line for what ends the build and one for what is only less without it.
 fatal='' fewer='' single=''

@@ -20,6 +20,13 @@ function events() {
   };
 }
 
+async function smoke() {
+  const sb = await Sandbox.create({ timeoutMs: 60000, allowInternetAccess: false });
+  await sb.files.write("x", "there");
+  assert.equal((await sb.commands.run("cat x")).stdout, "there");
+  await sb.kill();
+}
+
 async function sandboxes() {
   const sb = await Sandbox.create({ timeoutMs: 120000, metadata: { team: "a b&c=d" }, envs: { GREETING: "hello" } });
   assert(await sb.isRunning());
@@ -163,5 +170,5 @@ async function state() {
   await off.kill();
 }
 
-await { sandboxes, commands, files, code, state }[process.argv[2]]();
+await { smoke, sandboxes, commands, files, code, state }[process.argv[2]]();
 console.log("ok");

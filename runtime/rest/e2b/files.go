@@ -157,8 +157,7 @@ func (s *Server) stored(w http.ResponseWriter, r *http.Request, c *call, to stri
 	if to == "" {
 		return written{}, api.Errorf(api.InvalidArgument, "path: missing").WithHint("say where the file goes")
 	}
-	inPlace := false // so that whoever watches sees a file that is written, and no other one that takes its name
-	f, err := s.rest.Store(w, r, api.FileWriteParams{FileParams: fileOf(c, to), Parents: true, Atomic: &inPlace}, src)
+	f, err := s.rest.Store(w, r, api.FileWriteParams{FileParams: fileOf(c, to), Parents: true}, src)
 	if err != nil {
 		return written{}, err
 	}

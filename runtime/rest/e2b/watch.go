@@ -37,7 +37,6 @@ type told struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Error string `json:"error"`
-	Code  int    `json:"code"`
 }
 
 // event is what is told of a line.

@@ -5,9 +5,9 @@ root, below = sys.argv[1], sys.argv[2] == "1"
 libc = ctypes.CDLL(None, use_errno=True)
 fd = libc.inotify_init1(os.O_CLOEXEC)
 CREATE, WRITE, REMOVE, ATTRIB, FROM, TO = 0x100, 0x2, 0x200, 0x4, 0x40, 0x80
-ISDIR, GONE, OVERFLOW = 0x40000000, 0x8000, 0x4000
-names = ((CREATE, "CREATE"), (WRITE, "WRITE"), (REMOVE, "REMOVE"), (ATTRIB, "CHMOD"), (FROM, "RENAME"), (TO, "CREATE"))
-folders = {}
+ISDIR, GONE, OVERFLOW, ONLYDIR = 0x40000000, 0x8000, 0x4000, 0x01000000
+kinds = ((CREATE, "CREATE"), (WRITE, "WRITE"), (REMOVE, "REMOVE"), (ATTRIB, "CHMOD"), (FROM, "RENAME"), (TO, "CREATE"))
+folders, inside = {}, {}  # by watch: its name, and the names in it
 
 
 def tell(**what):
@@ -16,46 +16,63 @@ def tell(**what):
 
 
 def watch(name, new=False):
-    wd = libc.inotify_add_watch(fd, os.fsencode(os.path.join(root, name)), CREATE | WRITE | REMOVE | ATTRIB | FROM | TO | 0x01000000)
+    at = os.path.join(root, name)
+    wd = libc.inotify_add_watch(fd, os.fsencode(at), CREATE | WRITE | REMOVE | ATTRIB | FROM | TO | ONLYDIR)
     if wd < 0:
         code = ctypes.get_errno()
-        if name == "" or code == 28:
-            tell(error=os.strerror(code), code=code)
+        if name == "" or code == 28:  # ENOSPC: there are too many watches
+            tell(error=os.strerror(code))
             sys.exit(1)
         return
     folders[wd] = name
-    if below:
-        try:
-            inside = list(os.scandir(os.path.join(root, name)))
-        except OSError:
-            return
-        for entry in inside:
-            at = os.path.join(name, entry.name)
-            if new:
-                tell(name=at, type="CREATE")
-            if entry.is_dir(follow_symlinks=False):
-                watch(at, new)
+    try:
+        entries = list(os.scandir(at))
+    except OSError:
+        entries = []
+    inside[wd] = {e.name for e in entries}
+    for e in entries if below else ():
+        if new:
+            tell(name=os.path.join(name, e.name), type="CREATE")
+        if e.is_dir(follow_symlinks=False):
+            watch(os.path.join(name, e.name), new)
 
 
+def changed(wd, mask, name):
+    # The file that a written one is made of, which takes its name when it is whole: to whoever watches that is a write.
+    if name.startswith(".hutch-") and name.endswith(".tmp"):
+        made.add(wd)
+        return
+    at = os.path.join(folders[wd], name)
+    whole = mask & TO and wd in made
+    made.clear()
+    if not whole or name not in inside[wd]:
+        for bit, kind in kinds:
+            if mask & bit:
+                tell(name=at, type=kind)
+    if whole:
+        tell(name=at, type="WRITE")
+    if mask & (CREATE | TO):
+        inside[wd].add(name)
+    elif mask & (REMOVE | FROM):
+        inside[wd].discard(name)
+    if below and mask & ISDIR and mask & (CREATE | TO):
+        watch(at, True)
+
+
+made = set()
 watch("")
 tell(ready=True)
 while True:
     data = os.read(fd, 1 << 16)
     while data:
         wd, mask, _, size = struct.unpack_from("iIII", data)
-        name, data = data[16 : 16 + size].rstrip(b"\0"), data[16 + size :]
+        name, data = os.fsdecode(data[16 : 16 + size].rstrip(b"\0")), data[16 + size :]
         if mask & OVERFLOW:
-            tell(error="too many changes at once", code=75)
+            tell(error="too many changes at once")
             sys.exit(1)
         if mask & GONE:
+            inside.pop(wd, None)
             if folders.pop(wd, None) == "":
                 sys.exit(0)
-            continue
-        if wd not in folders or not name:
-            continue
-        at = os.path.join(folders[wd], os.fsdecode(name))
-        for bit, kind in names:
-            if mask & bit:
-                tell(name=at, type=kind)
-        if below and mask & ISDIR and mask & (CREATE | TO):
-            watch(at, True)
+        elif wd in folders and name:
+            changed(wd, mask, name)

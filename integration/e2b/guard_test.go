@@ -14,7 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// box is a sandbox as its creator is told of it.
+// box is a sandbox as its creator hears about it.
 type box struct {
 	SandboxID, EnvdVersion, EnvdAccessToken, TrafficAccessToken, Domain string
 }

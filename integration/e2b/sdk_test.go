@@ -68,7 +68,8 @@ func (k sdk) run(t *testing.T, s *server, script string, env []string, args ...s
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(filepath.Join(dir, "node_modules"), s.w.Path("node_modules")); err != nil && !os.IsExist(err) {
+		err = os.Symlink(filepath.Join(dir, "node_modules"), s.w.Path("node_modules"))
+		if err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}
 	}

@@ -259,8 +259,8 @@ func isOneOf(header, tag string) bool {
 	return false
 }
 
-// Store writes one file out of src, or the body where that is nil, through a pipe: no more of it than a pipe holds is ever here. A client
-// that goes in the middle leaves the old file.
+// Store writes one file out of src, or the body where that is nil, through a pipe: no more of it than a pipe holds is
+// ever here. A client that goes in the middle leaves the old file.
 func (s *Server) Store(w http.ResponseWriter, r *http.Request, p api.FileWriteParams, src io.Reader) (*WrittenFile,
 	error) {
 	c, err := s.waits.client(r.Context(), s.cfg.Connect) // as long as its sender likes

@@ -53,7 +53,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p.write(w)
 }
 
-// ProblemOf is what is told of an error.
+// ProblemOf is an error as clients see it.
 func ProblemOf(err error) Problem {
 	var httpError *Problem
 	var tooLarge *http.MaxBytesError

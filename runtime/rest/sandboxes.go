@@ -202,7 +202,9 @@ func mayBeHost(entry string) bool {
 	})
 }
 
-func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) { return answered(s.Create(r, n, nil)) }
+func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
+	return answered(s.Create(r, n, nil))
+}
 
 // Create makes a sandbox, or finds the one that a request with the same Idempotency-Key has made. own are labels of the
 // shape that asks, which clients do not see.

@@ -13,7 +13,9 @@ import (
 // Store, Upload, FormError and ProblemOf: it goes through the same checks, and so gives its clients no more.
 
 // Do calls a method of the daemon's for a client, about what that client may name.
-func Do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P) (R, error) { return do(ctx, s, m, p) }
+func Do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P) (R, error) {
+	return do(ctx, s, m, p)
+}
 
 // Sandbox finds a sandbox that clients see, by its id or name.
 func (s *Server) Sandbox(ctx context.Context, name string) (api.Sandbox, error) {

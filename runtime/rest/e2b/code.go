@@ -252,7 +252,8 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, c *call) error 
 	back()
 	lines := linesOf(&res, e.Code, time.Now())
 	if res.Exec != "" {
-		lines = append(lines, map[string]any{"type": "number_of_executions", "execution_count": s.contexts.count(res.Exec)})
+		lines = append(lines, map[string]any{"type": "number_of_executions",
+			"execution_count": s.contexts.count(res.Exec)})
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := json.NewEncoder(w)
@@ -265,7 +266,8 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, c *call) error 
 }
 
 // setEnv sets variables for one run, in the interpreter, which goes on with those that it had.
-func (s *Server) setEnv(ctx context.Context, c *call, language, id string, env map[string]string) (back func(), err error) {
+func (s *Server) setEnv(ctx context.Context, c *call, language, id string, env map[string]string) (back func(),
+	err error) {
 	if len(env) == 0 {
 		return func() {}, nil
 	}
@@ -278,7 +280,8 @@ func (s *Server) setEnv(ctx context.Context, c *call, language, id string, env m
 	switch language {
 	case "javascript":
 		set = "globalThis._hutchEnv = {...process.env}; Object.assign(process.env, " + string(text) + "); undefined"
-		unset = "for (const k in process.env) delete process.env[k]; Object.assign(process.env, globalThis._hutchEnv); undefined"
+		unset = "for (const k in process.env) delete process.env[k]; " +
+			"Object.assign(process.env, globalThis._hutchEnv); undefined"
 	case "python":
 	default:
 		return nil, api.Errorf(api.InvalidArgument, "env_vars: not for %s", language).WithHint("set them in the code")

@@ -81,7 +81,8 @@ func stream[Req, Res any](procedure string, f func(context.Context, *call, *Req,
 }
 
 // input is a procedure that is sent messages as things happen.
-func input[Req, Res any](procedure string, f func(context.Context, *call, func() (*Req, error)) (*Res, error)) boxHandler {
+func input[Req, Res any](procedure string,
+	f func(context.Context, *call, func() (*Req, error)) (*Res, error)) boxHandler {
 	return rpc(connect.NewClientStreamHandler(procedure,
 		func(ctx context.Context, in *connect.ClientStream[Req]) (*connect.Response[Res], error) {
 			res, err := f(ctx, callOf(ctx), func() (*Req, error) {

@@ -161,9 +161,11 @@ func (s *Server) ofTemplate(r *http.Request, n *newSandbox, from origin, own map
 }
 
 // ofSnapshot makes a sandbox that goes on from the files of a snapshot. What it was made with stays.
-func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string, own map[string]string) (string, error) {
+func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string, own map[string]string) (string,
+	error) {
 	if len(n.EnvVars) > 0 || n.AutoPause {
-		return "", api.Errorf(api.InvalidArgument, "a sandbox of a snapshot has the variables and the end of what that was taken of").
+		return "", api.Errorf(api.InvalidArgument,
+			"a sandbox of a snapshot has the variables and the end of what that was taken of").
 			WithField("envVars").WithHint("leave out envs and lifecycle; commands.run takes envs")
 	}
 	policy, err := n.policy()

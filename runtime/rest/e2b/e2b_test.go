@@ -38,7 +38,8 @@ func TestTokens(t *testing.T) {
 	for _, id := range []string{"sb_a", "sb_b", "sb_a\x00access"} {
 		for _, what := range []string{forAccess, forTraffic} {
 			text := s.tokenOf(id, what)
-			if all[text] || !strings.HasPrefix(text, id+".") || strings.Contains(text, token) || text != s.tokenOf(id, what) {
+			if all[text] || !strings.HasPrefix(text, id+".") || strings.Contains(text, token) ||
+				text != s.tokenOf(id, what) {
 				t.Errorf("%q %s: %q", id, what, text)
 			}
 			all[text] = true
@@ -61,7 +62,8 @@ func TestSignature(t *testing.T) {
 	for _, tt := range []struct {
 		end  string
 		over bool
-	}{{"", false}, {"1700000000", false}, {"1699999999", true}, {"x", true}, {"-1", true}, {"99999999999999999999", true}} {
+	}{{"", false}, {"1700000000", false}, {"1699999999", true}, {"x", true}, {"-1", true},
+		{"99999999999999999999", true}} {
 		g.expiration = tt.end
 		if g.expired(time.Unix(1700000000, 0)) != tt.over {
 			t.Errorf("%q: want %v", tt.end, tt.over)
@@ -78,7 +80,8 @@ func TestPolicy(t *testing.T) {
 		want rest.NetworkPolicy
 	}{
 		{"nothing", network{}, rest.NetworkPolicy{Mode: api.NetOpen}},
-		{"no internet", network{AllowInternet: &no, AllowOut: []string{"example.com"}}, rest.NetworkPolicy{Mode: api.NetAllow}},
+		{"no internet", network{AllowInternet: &no, AllowOut: []string{"example.com"}},
+			rest.NetworkPolicy{Mode: api.NetAllow}},
 		{"denied", network{DenyOut: []string{"0.0.0.0/0"}}, rest.NetworkPolicy{Mode: api.NetAllow}},
 		{"denied but for", network{DenyOut: []string{"0.0.0.0/0"}, AllowOut: []string{"*.example.com", "192.0.2.1"}},
 			rest.NetworkPolicy{Mode: api.NetAllow, Allow: []string{"*.example.com"}, AllowCIDRs: []string{"192.0.2.1"}}},

@@ -39,7 +39,8 @@ func (s *Server) entryOf(ctx context.Context, p api.FileParams, f *api.File) ent
 			target = path.Join(path.Dir(p.Path), target)
 		}
 		e.SymlinkTarget = &target
-		if to, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true}); err == nil {
+		to, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
+		if err == nil { // else it leads to nothing
 			e.Type = typeOf(to.Type)
 		}
 	}
@@ -109,7 +110,8 @@ func (s *Server) move(ctx context.Context, c *call, req *moveRequest) (*entryRes
 	}
 	above := to
 	above.Path = path.Dir(to.Path)
-	if _, err := rest.Do(ctx, s.rest, api.CallFSMkdir, api.FileMkdirParams{FileParams: above, Parents: true}); err != nil {
+	_, err := rest.Do(ctx, s.rest, api.CallFSMkdir, api.FileMkdirParams{FileParams: above, Parents: true})
+	if err != nil {
 		return nil, err
 	}
 	if _, err := rest.Do(ctx, s.rest, api.CallFSMove, api.FileMoveParams{FileParams: p, To: to.Path}); err != nil {

@@ -286,6 +286,8 @@ func (s *Server) streamInput(ctx context.Context, c *call, next func() (*streamI
 	for {
 		req, err := next()
 		switch {
+		case err == nil && req == nil && e == nil:
+			return nil, api.Errorf(api.InvalidArgument, "the stream does not say for which process it is")
 		case err != nil || req == nil:
 			return &empty{}, err
 		case req.Start != nil:

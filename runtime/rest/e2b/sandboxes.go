@@ -52,10 +52,10 @@ func (s *Server) apiRoutes() map[string]handler {
 
 // newSandbox asks for a sandbox.
 type newSandbox struct {
-	TemplateID      string            `json:"templateID"`
-	Timeout         *float64          `json:"timeout"`
-	AutoPause       bool              `json:"autoPause"`
-	AutoPauseMemory *bool             `json:"autoPauseMemory"`
+	TemplateID      string   `json:"templateID"`
+	Timeout         *float64 `json:"timeout"`
+	AutoPause       bool     `json:"autoPause"`
+	AutoPauseMemory *bool    `json:"autoPauseMemory"`
 	AutoResume      *struct{ Enabled bool }
 	AllowInternet   *bool             `json:"allow_internet_access"`
 	Network         *network          `json:"network"`
@@ -123,8 +123,8 @@ func (s *Server) listed(sb *api.Sandbox) detail {
 	const mib = 1 << 20
 	name := templateOf(sb)
 	d := detail{sandbox: sandbox{TemplateID: name, SandboxID: sb.ID, ClientID: "hutch", EnvdVersion: envdVersion},
-		Alias: name, StartedAt: sb.Created.UTC(), EndAt: sb.Created.UTC().AddDate(100, 0, 0), CPUCount: runtime.NumCPU(),
-		MemoryMB: max(sb.Limits.MemoryBytes, 0) / mib, DiskSizeMB: max(sb.Limits.DiskBytes, 0) / mib,
+		Alias: name, StartedAt: sb.Created.UTC(), EndAt: sb.Created.UTC().AddDate(100, 0, 0),
+		CPUCount: runtime.NumCPU(), MemoryMB: max(sb.Limits.MemoryBytes, 0) / mib, DiskSizeMB: max(sb.Limits.DiskBytes, 0) / mib,
 		State: stateOf(sb), Metadata: rest.Metadata(sb)}
 	if sb.Expires != nil {
 		d.EndAt = sb.Expires.UTC()
@@ -263,24 +263,27 @@ func paged[T any](w http.ResponseWriter, r *http.Request, all []T, rising bool,
 		return strconv.FormatInt(at.UnixNano(), 10) + " " + id
 	}
 	slices.SortFunc(all, func(a, b T) int {
-		if n := strings.Compare(text(&a), text(&b)); rising {
+		n := strings.Compare(text(&a), text(&b))
+		if rising {
 			return n
-		} else { //nolint:revive // n is of this if
-			return -n
 		}
+		return -n
 	})
 	if token := q.Get("nextToken"); token != "" {
 		last, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
 			return nil, api.Errorf(api.InvalidArgument, "nextToken: %.100q is none of this server's", token)
 		}
-		all = slices.DeleteFunc(all, func(v T) bool { return text(&v) == string(last) || text(&v) < string(last) == rising })
+		all = slices.DeleteFunc(all, func(v T) bool {
+			return text(&v) == string(last) || text(&v) < string(last) == rising
+		})
 	}
 	limit := most
 	if given := q.Get("limit"); given != "" {
 		n, err := strconv.Atoi(given)
 		if err != nil || n < 1 {
-			return nil, api.Errorf(api.InvalidArgument, "limit: %.40q is not possible", given).WithHint("use 1 to %d", most)
+			return nil, api.Errorf(api.InvalidArgument, "limit: %.40q is not possible", given).
+				WithHint("use 1 to %d", most)
 		}
 		limit = min(n, most)
 	}

@@ -39,7 +39,7 @@ type told struct {
 	Error string `json:"error"`
 }
 
-// event is what is told of a line.
+// event is the event of a line.
 func (t *told) event() (fileEvent, bool) {
 	switch t.Type {
 	case "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD":

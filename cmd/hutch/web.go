@@ -48,8 +48,8 @@ and reach none of its ports from a sandbox.`,
 	cmd.Flags().StringVar(&cfg.Listen, "listen", "127.0.0.1:7070",
 		"listen on `ADDRESS`: IP:PORT, PORT alone for this machine's programs, or the absolute path of a Unix socket")
 	cmd.Flags().StringVar(&cfg.E2B, "e2b", "",
-		"serve E2B's shape, too, on `IP:PORT`, for its published SDKs; without a value on "+e2bAddress)
-	cmd.Flags().Lookup("e2b").NoOptDefVal = e2bAddress
+		"serve E2B's shape for its published SDKs, too, on `ADDRESS`: PORT or IP:PORT")
+	cmd.Flags().Lookup("e2b").NoOptDefVal = e2bPort
 	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "",
 		"`FILE` with the bearer token (default: one is made)")
 	cmd.Flags().StringArrayVar(&cfg.Hosts, "host", nil,
@@ -66,8 +66,8 @@ and reach none of its ports from a sandbox.`,
 	return cmd
 }
 
-// e2bAddress is where E2B's shape is served where nobody says.
-const e2bAddress = "127.0.0.1:7071"
+// e2bPort is where E2B's shape is served where nobody says, for this machine's programs.
+const e2bPort = "7071"
 
 // checkE2B refuses addresses that E2B's shape cannot be served on: it is reached by a URL, and by its token.
 func checkE2B(cfg *webapi.Config) error {

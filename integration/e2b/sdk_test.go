@@ -114,7 +114,7 @@ func (k sdk) all(t *testing.T) {
 	w.OK(t, "template", "create", "-f", file)
 	s := serve(t, w)
 	env := []string{"IMAGE=tiny:latest", "TEMPLATE=mine"}
-	for _, script := range []string{"sandboxes.py", "commands.py", "files.py"} {
+	for _, script := range []string{"sandboxes.py", "commands.py", "files.py", "async.py"} {
 		t.Run(script, func(t *testing.T) { k.run(t, s, script, env) })
 	}
 	if k == pythonNew { // older ones reach code at https://49999-ID.DOMAIN alone

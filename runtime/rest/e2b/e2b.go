@@ -45,7 +45,7 @@ type Server struct {
 
 // New makes a server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(5, 20)}
+	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20)}
 }
 
 // Close ends what runs in sandboxes for clients that poll.

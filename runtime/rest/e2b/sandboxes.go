@@ -124,8 +124,8 @@ func (s *Server) listed(sb *api.Sandbox) detail {
 	name := templateOf(sb)
 	d := detail{sandbox: sandbox{TemplateID: name, SandboxID: sb.ID, ClientID: "hutch", EnvdVersion: envdVersion},
 		Alias: name, StartedAt: sb.Created.UTC(), EndAt: sb.Created.UTC().AddDate(100, 0, 0),
-		CPUCount: runtime.NumCPU(), MemoryMB: max(sb.Limits.MemoryBytes, 0) / mib, DiskSizeMB: max(sb.Limits.DiskBytes, 0) / mib,
-		State: stateOf(sb), Metadata: rest.Metadata(sb)}
+		CPUCount: runtime.NumCPU(), MemoryMB: max(sb.Limits.MemoryBytes, 0) / mib,
+		DiskSizeMB: max(sb.Limits.DiskBytes, 0) / mib, State: stateOf(sb), Metadata: rest.Metadata(sb)}
 	if sb.Expires != nil {
 		d.EndAt = sb.Expires.UTC()
 	}

@@ -118,6 +118,11 @@ func (s *Server) reached(ctx context.Context, id string, r *http.Request) (*call
 	case err != nil:
 		return nil, err
 	}
+	if sb.State == api.Paused { // and answers: it is to be woken
+		if err := s.wake(ctx, &sb, &timed{}); err != nil {
+			return nil, err
+		}
+	}
 	c := &call{sb: sb, ping: 90 * time.Second}
 	if name, _, ok := r.BasicAuth(); ok {
 		c.user = userOf(name)

@@ -1,5 +1,5 @@
 # Sandboxes: make, connect, list by metadata, state and page, time, end; templates by name.
-import os
+import os, time
 from e2b import Sandbox, SandboxQuery, SandboxState, NotFoundException, AuthenticationException, SandboxException
 
 
@@ -50,6 +50,14 @@ assert pages(query=SandboxQuery(state=[SandboxState.PAUSED]))[0] == []
 assert sb.sandbox_id in pages()[0]
 for s in others:
     assert s.kill()
+
+short = Sandbox.create(timeout=60)
+short.set_timeout(0)  # is its end
+end = time.monotonic() + 20
+while short.is_running():
+    assert time.monotonic() < end
+    time.sleep(0.05)
+assert "timeout" in fails(SandboxException, Sandbox.create, timeout=-1)
 
 assert sb.kill() and not sb.kill()
 assert not sb.is_running()

@@ -74,13 +74,16 @@ func (n *newSandbox) refused() error {
 				WithHint("docs/e2b.md says what is left out")
 		}
 	}
+	if n.Timeout != nil && (*n.Timeout <= 0 || *n.Timeout > api.MaxSeconds) {
+		return api.Errorf(api.InvalidArgument, "timeout: %g is not possible", *n.Timeout).WithField("timeout").
+			WithHint("give seconds: 1 to %d", int64(api.MaxSeconds))
+	}
 	return nil
 }
 
-// created makes a sandbox.
-func (s *Server) created(r *http.Request) (int, any, error) {
+func (s *Server) create(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var n newSandbox
-	if err := decode(nil, r, &n); err != nil {
+	if err := decode(w, r, &n); err != nil {
 		return 0, nil, err
 	}
 	if err := n.refused(); err != nil {
@@ -186,9 +189,17 @@ func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string,
 	return id, err
 }
 
-// extend has a sandbox live for so many seconds from now on, 0 for no end.
+// extend has a sandbox live for so many seconds from now on. As with E2B 0 is its end, which is no end to the daemon.
 func (s *Server) extend(ctx context.Context, id string, seconds float64) error {
+	seconds = max(seconds, 0.001)
 	_, err := rest.Do(ctx, s.rest, api.CallSandboxUpdate, api.UpdateParams{Sandbox: id, TTLS: &seconds})
+	return err
+}
+
+// endless takes the end of a sandbox away.
+func (s *Server) endless(ctx context.Context, id string) error {
+	none := 0.0
+	_, err := rest.Do(ctx, s.rest, api.CallSandboxUpdate, api.UpdateParams{Sandbox: id, TTLS: &none})
 	return err
 }
 

@@ -27,8 +27,11 @@ func fileOf(c *call, name string) api.FileParams {
 	return api.FileParams{Sandbox: c.sb.ID, Path: pathOf(c, name), User: c.user}
 }
 
+// maxLinks bounds the symlinks of a list that are followed: each is a call. Those behind are shown as what they are.
+const maxLinks = 1000
+
 // entryOf describes a file that is at a path.
-func (s *Server) entryOf(ctx context.Context, p api.FileParams, f *api.File) entryInfo {
+func (s *Server) entryOf(ctx context.Context, p api.FileParams, f *api.File, follow bool) entryInfo {
 	mode, _ := strconv.ParseUint(f.Mode, 8, 16)
 	e := entryInfo{Name: path.Base(p.Path), Type: typeOf(f.Type), Path: p.Path, Size: int64Text(f.Size),
 		Mode: uint32(mode), Permissions: permissions(f.Type, mode), Owner: idOf(f.UID), Group: idOf(f.GID),
@@ -39,6 +42,9 @@ func (s *Server) entryOf(ctx context.Context, p api.FileParams, f *api.File) ent
 			target = path.Join(path.Dir(p.Path), target)
 		}
 		e.SymlinkTarget = &target
+		if !follow {
+			return e
+		}
 		to, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
 		if err == nil { // else it leads to nothing
 			e.Type = typeOf(to.Type)
@@ -84,7 +90,7 @@ func (s *Server) look(ctx context.Context, p api.FileParams) (*entryResponse, er
 	if err != nil {
 		return nil, err
 	}
-	return &entryResponse{s.entryOf(ctx, p, &f)}, nil
+	return &entryResponse{s.entryOf(ctx, p, &f, true)}, nil
 }
 
 func (s *Server) stat(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
@@ -133,10 +139,14 @@ func (s *Server) listDir(ctx context.Context, c *call, req *listDirRequest) (*li
 		return nil, err
 	}
 	res := &listDirResponse{Entries: make([]entryInfo, 0, len(found.Entries))}
+	links := 0
 	for i := range found.Entries {
 		f := p.FileParams
 		f.Path = path.Join(p.Path, found.Entries[i].Path)
-		res.Entries = append(res.Entries, s.entryOf(ctx, f, &found.Entries[i]))
+		if found.Entries[i].Type == api.TypeSymlink {
+			links++
+		}
+		res.Entries = append(res.Entries, s.entryOf(ctx, f, &found.Entries[i], links <= maxLinks))
 	}
 	return res, nil
 }

@@ -148,10 +148,6 @@ func (s *Server) found(r *http.Request) (*api.Sandbox, error) {
 	return &sb, err
 }
 
-func (s *Server) create(_ http.ResponseWriter, r *http.Request) (int, any, error) {
-	return s.created(r)
-}
-
 func (s *Server) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	sb, err := s.found(r)
 	if err != nil {

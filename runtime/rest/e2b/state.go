@@ -119,7 +119,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.extend(r.Context(), sb.ID, 0); err != nil {
+	if err := s.endless(r.Context(), sb.ID); err != nil {
 		return 0, nil, err
 	}
 	if t.Memory != nil && !*t.Memory {

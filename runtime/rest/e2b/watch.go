@@ -199,8 +199,9 @@ func (s *Server) watchDir(ctx context.Context, c *call, req *watchRequest, send 
 // watchers are those that are asked for what has happened since. They end when they are removed, when nobody has asked
 // for long, and with this process.
 type watchers struct {
-	mu  sync.Mutex
-	all map[string]*watcher
+	mu      sync.Mutex
+	all     map[string]*watcher
+	running sync.WaitGroup // what collects for them
 }
 
 type watcher struct {
@@ -213,10 +214,6 @@ type watcher struct {
 }
 
 func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) (*watcherRef, error) {
-	if !s.watchers.room() {
-		return nil, api.Errorf(api.ResourceExhausted, "there are %d watchers", maxWatchers).
-			WithHint("stop some: handle.stop()")
-	}
 	w, err := s.beginWatch(ctx, c, req)
 	if err != nil {
 		return nil, err
@@ -224,13 +221,25 @@ func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) 
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	x := &watcher{sandbox: c.sb.ID, stop: stop, idle: time.AfterFunc(watcherIdle, stop)}
 	id := strings.ToLower(rand.Text())
-	s.watchers.add(id, x)
-	go func() {
+	if !s.watchers.add(id, x) {
+		x.end()
+		s.endWatch(ctx, w)
+		return nil, api.Errorf(api.ResourceExhausted, "there are %d watchers", maxWatchers).
+			WithHint("stop some: handle.stop()")
+	}
+	s.watchers.running.Go(func() {
 		defer s.endWatch(life, w)
 		defer s.watchers.remove(id)
+		defer x.end()
 		x.collect(life, w)
-	}()
+	})
 	return &watcherRef{id}, nil
+}
+
+// end has it end.
+func (x *watcher) end() {
+	x.idle.Stop()
+	x.stop()
 }
 
 // collect holds what happens until it is asked for.
@@ -272,25 +281,24 @@ func (s *Server) watcherEvents(_ context.Context, c *call, req *watcherRef) (*wa
 func (s *Server) removeWatcher(_ context.Context, c *call, req *watcherRef) (*empty, error) {
 	x, err := s.watchers.find(c, req.WatcherID)
 	if err == nil {
-		x.stop()
+		x.end()
 		s.watchers.remove(req.WatcherID)
 	}
 	return &empty{}, err
 }
 
-func (w *watchers) room() bool {
+// add reports false where there are too many.
+func (w *watchers) add(id string, x *watcher) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.all) < maxWatchers
-}
-
-func (w *watchers) add(id string, x *watcher) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if len(w.all) >= maxWatchers {
+		return false
+	}
 	if w.all == nil {
 		w.all = map[string]*watcher{}
 	}
 	w.all[id] = x
+	return true
 }
 
 func (w *watchers) remove(id string) {
@@ -310,16 +318,19 @@ func (w *watchers) find(c *call, id string) (*watcher, error) {
 	return x, nil
 }
 
-// forget ends the watchers of a sandbox that goes.
+// forget ends the watchers of a sandbox that goes, or with "" all.
 func (w *watchers) forget(sandbox string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range w.all {
 		if sandbox == "" || x.sandbox == sandbox {
-			x.stop()
+			x.end()
 		}
 	}
 }
 
-// close ends all of them.
-func (w *watchers) close() { w.forget("") }
+// close ends all of them, and waits until their programs have ended.
+func (w *watchers) close() {
+	w.forget("")
+	w.running.Wait()
+}

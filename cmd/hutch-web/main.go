@@ -126,13 +126,18 @@ func serverE2B(address string, s *rest.Server, token string, log *slog.Logger, d
 	if err != nil {
 		return server{}, nil, errors.Join(err, l.Close())
 	}
+	sockets, err := os.MkdirTemp(dir, "e2b-")
+	if err != nil {
+		return server{}, nil, errors.Join(err, l.Close(), release())
+	}
 	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP: there is no path
-	shape := e2b.New(e2b.Config{REST: s, Token: token, Domain: "localhost:" + strconv.Itoa(port), Log: log})
+	shape := e2b.New(e2b.Config{REST: s, Token: token, Domain: "localhost:" + strconv.Itoa(port),
+		Dir: sockets, Log: log})
 	fmt.Fprintf(os.Stderr, "hutch-web: E2B's shape on http://%s\n", l.Addr())
 	return server{s.Shaped(shape.Handler()), rest.Limited(l, maxConns)}, func() error {
-		shape.Close()
+		err := shape.Close()
 		_ = l.Close() // as its server has done
-		return release()
+		return errors.Join(err, release())
 	}, nil
 }
 

@@ -33,7 +33,7 @@ func (s *server) ask(t testing.TB, method, path, body string, header ...string) 
 		}
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := http.DefaultTransport.RoundTrip(req) // which follows nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,6 @@ func TestGuard(t *testing.T) {
 		{"a sandbox's token for the API", "GET", "/v2/sandboxes", []string{"X-API-KEY", a.EnvdAccessToken},
 			http.StatusUnauthorized},
 		{"name of somebody else", "GET", "/v2/sandboxes", append(key, "Host", "attacker.example"),
-			http.StatusForbidden},
-		{"name of a preview", "GET", "/v2/sandboxes", append(key, "Host", "3000-"+a.SandboxID+".localhost"),
 			http.StatusForbidden},
 		{"other origin", "GET", "/v2/sandboxes", append(key, "Origin", "https://attacker.example"),
 			http.StatusForbidden},
@@ -222,4 +220,60 @@ func packed(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// echoServer answers with the path and the headers that it was sent.
+const echoServer = `import http.server, sys
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        text = (self.path + "\n" + str(self.headers)).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Echo)
+print("ready")
+server.serve_forever()
+`
+
+// TestPreview: servers in a sandbox are reached under names of their own, by who has the sandbox's token for them; they
+// see none of it.
+func TestPreview(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	world.NeedsPython(t)
+	w := world.New(t)
+	s := serve(t, w)
+	b := s.made(t)
+	w.StartServer(t, b.SandboxID, "/usr/bin/python3", "-u", "-c", echoServer, "8000")
+	host := "8000-" + b.SandboxID + ".localhost:7071"
+	for _, tt := range []struct {
+		name   string
+		path   string
+		header []string
+		status int
+		says   string
+	}{
+		{"token", "/a?b=c", []string{"E2B-Traffic-Access-Token", b.TrafficAccessToken, "X-API-KEY", token,
+			"Authorization", "Bearer own"}, http.StatusOK, "Authorization: Bearer own"},
+		{"path", "/a?b=c", []string{"E2B-Traffic-Access-Token", b.TrafficAccessToken}, http.StatusOK, "/a?b=c\n"},
+		{"cookie", "/", []string{"Cookie", "own=1; e2b_traffic=" + b.TrafficAccessToken}, http.StatusOK,
+			"Cookie: own=1\n"},
+		{"query", "/?e2b_traffic_access_token=" + b.TrafficAccessToken, nil, http.StatusSeeOther, ""},
+		{"no token", "/", nil, http.StatusUnauthorized, "E2B-Traffic-Access-Token"},
+		{"the token for processes", "/", []string{"E2B-Traffic-Access-Token", b.EnvdAccessToken},
+			http.StatusUnauthorized, ""},
+		{"the key", "/", []string{"X-API-KEY", token}, http.StatusUnauthorized, ""},
+		{"a port that nobody listens on", "/", []string{"Host", "8001-" + b.SandboxID + ".localhost",
+			"E2B-Traffic-Access-Token", b.TrafficAccessToken}, http.StatusBadGateway, "port is not open"},
+		{"no sandbox", "/", []string{"Host", "8000-sb_0.localhost"}, http.StatusUnauthorized, ""},
+		{"the API under that name", "/v2/sandboxes", []string{"X-API-KEY", token}, http.StatusUnauthorized, ""},
+	} {
+		status, text := s.ask(t, "GET", tt.path, "", append([]string{"Host", host}, tt.header...)...)
+		if status != tt.status || !strings.Contains(text, tt.says) {
+			t.Errorf("%s: %d, want %d: %s", tt.name, status, tt.status, text)
+		}
+		if strings.Contains(text, token) || status == http.StatusOK && strings.Contains(text, b.TrafficAccessToken) {
+			t.Errorf("%s: the sandbox sees a secret: %s", tt.name, text)
+		}
+	}
 }

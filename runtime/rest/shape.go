@@ -7,14 +7,15 @@ import (
 	"slices"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
 )
 
 // Another shape of the same sandboxes (package e2b) is made of what is in this file, and of Create, Attach, SendFile,
 // Store, Upload, FormError and ProblemOf: it goes through the same checks, and so gives its clients no more.
 
 // Do calls a method of the daemon's for a client, about what that client may name.
-func Do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P) (R, error) {
-	return do(ctx, s, m, p)
+func Do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P, opts ...client.CallOption) (R, error) {
+	return do(ctx, s, m, p, opts...)
 }
 
 // Sandbox finds a sandbox that clients see, by its id or name.
@@ -95,10 +96,13 @@ func SlowBody(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	return io.NopCloser(slowReader{r.Clone(r.Context()), http.NewResponseController(w)})
 }
 
-// Shaped is an HTTP server for the handler of another shape, with the bounds and the guard that this one has.
+// Guarded refuses what pages of somebody else's send, as this shape does.
+func (s *Server) Guarded(h http.Handler) http.Handler { return s.guarded(h) }
+
+// Shaped is an HTTP server for the handler of another shape, with the bounds that this one has.
 func (s *Server) Shaped(h http.Handler) *http.Server {
 	server := s.HTTP()
-	server.Handler = patient(s.guarded(h))
+	server.Handler = patient(h)
 	return server
 }
 

@@ -112,7 +112,10 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) (int, any, error
 
 // labels are ours of a new sandbox.
 func (n *newSandbox) labels() map[string]string {
-	own := map[string]string{labelTemplate: n.TemplateID, labelTimeout: "", labelResume: ""}
+	own := map[string]string{labelTemplate: n.TemplateID, labelTimeout: "", labelResume: "", labelPublic: ""}
+	if n.Network != nil && n.Network.AllowPublic != nil && *n.Network.AllowPublic {
+		own[labelPublic] = "1"
+	}
 	if n.AutoPause {
 		own[labelTimeout] = "pause"
 	}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -30,8 +31,13 @@ type Config struct {
 	Token string
 	// Domain is what getHost makes names below: localhost and the port of the listener.
 	Domain string
-	Log    *slog.Logger
+	// Dir is a folder of the user's alone, which is removed in the end, for sockets to servers in sandboxes.
+	Dir string
+	Log *slog.Logger
 }
+
+// lastCalls is how long calls may take that end what is under way.
+const lastCalls = 5 * time.Second
 
 // Server answers requests in E2B's shape. Its methods may be called from any goroutine.
 type Server struct {
@@ -41,17 +47,22 @@ type Server struct {
 	signed   *rate.Limiter // of signatures that no sandbox has made
 	watchers watchers
 	contexts contexts
+	previews previews
 }
 
 // New makes a server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20)}
+	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20),
+		previews: previews{log: cfg.Log, dir: cfg.Dir}}
 }
 
-// Close ends what runs in sandboxes for clients that poll.
-func (s *Server) Close() { s.watchers.close() }
+// Close ends what runs in sandboxes for clients that poll, and the ways to servers in them.
+func (s *Server) Close() error {
+	s.watchers.close()
+	return s.previews.close(s)
+}
 
-// Handler answers all requests.
+// Handler answers all requests: those for names of sandboxes, and those that the guard lets pass.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)
@@ -66,7 +77,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "no such path: docs/e2b.md says what of E2B's API is here")
 	})
-	return mux
+	return s.withPreviews(s.rest.Guarded(mux))
 }
 
 // handler answers a request of the API: with a value as JSON, or with no body.

@@ -20,6 +20,7 @@ const (
 	labelTemplate = "e2b.template"
 	labelTimeout  = "e2b.timeout" // pause, where it is not kill
 	labelResume   = "e2b.resume"  // requests wake it
+	labelPublic   = "e2b.public"  // whoever knows their names reaches its servers
 )
 
 // defaultTimeout is how long a sandbox lives whose creator does not say, in seconds.

@@ -161,7 +161,7 @@ func (s *Server) endWatch(ctx context.Context, w *watch) {
 	if w.a != nil {
 		_ = w.a.Close() // of a connection that may be lost
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCalls)
 	defer cancel()
 	_, _ = rest.Do(ctx, s.rest, api.CallExecKill, api.ExecRef{Exec: w.exec}) // it may have ended
 }

@@ -196,6 +196,12 @@ func (s *Server) watchDir(ctx context.Context, c *call, req *watchRequest, send 
 	}
 }
 
+// Why watchers end.
+var (
+	errUnasked = errors.New("nobody has asked for changes for long")
+	errRemoved = errors.New("the watcher was removed")
+)
+
 // watchers are those that are asked for what has happened since. They end when they are removed, when nobody has asked
 // for long, and with this process.
 type watchers struct {
@@ -206,7 +212,7 @@ type watchers struct {
 
 type watcher struct {
 	sandbox string
-	stop    context.CancelFunc
+	stop    context.CancelCauseFunc
 	idle    *time.Timer
 
 	mu     sync.Mutex
@@ -218,8 +224,8 @@ func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) 
 	if err != nil {
 		return nil, err
 	}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	x := &watcher{sandbox: c.sb.ID, stop: stop, idle: time.AfterFunc(watcherIdle, stop)}
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	x := &watcher{sandbox: c.sb.ID, stop: stop, idle: time.AfterFunc(watcherIdle, func() { stop(errUnasked) })}
 	id := strings.ToLower(rand.Text())
 	if !s.watchers.add(id, x) {
 		x.end()
@@ -239,7 +245,7 @@ func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) 
 // end has it end.
 func (x *watcher) end() {
 	x.idle.Stop()
-	x.stop()
+	x.stop(errRemoved)
 }
 
 // collect holds what happens until it is asked for.

@@ -144,10 +144,10 @@ func (p *previews) proxy(key previewKey, path string) *httputil.ReverseProxy {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", r.In.Host, r.In.Host
 			secretless(r.Out)
 		},
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn,
-			error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}},
+		Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", path)
+			}},
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			reply(w, http.StatusBadGateway, map[string]any{"sandboxId": key.id, "port": key.port,

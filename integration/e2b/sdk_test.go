@@ -3,6 +3,7 @@ package e2b_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,9 +45,10 @@ func (k sdk) at(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if has, err := os.ReadFile(filepath.Join(dir, lock)); err != nil || !bytes.Equal(has, wanted) {
+	has, err := os.ReadFile(filepath.Join(dir, lock))
+	if err != nil || !bytes.Equal(has, wanted) {
 		testenv.Require(t, probe.Check{Name: "E2B's SDK " + k.name, Status: probe.No,
-			Detail: "not in .cache/e2b as locked", Remedy: "make deps-e2b"})
+			Detail: fmt.Sprintf("not as locked in %s: %v", dir, err), Remedy: "make deps-e2b"})
 	}
 	return dir
 }
@@ -85,7 +87,7 @@ func (k sdk) run(t *testing.T, s *server, script string, env []string, args ...s
 
 // TestSmoke: one of the SDKs makes a sandbox, runs a command, writes a file and removes the sandbox.
 func TestSmoke(t *testing.T) {
-	testenv.Axes(t, testenv.Privilege)
+	testenv.Root(t) // others run a copy of the sources, without .cache
 	t.Parallel()
 	nodeNew.at(t)
 	nodeNew.run(t, serve(t, world.New(t)), "sdk.mjs", nil, "smoke")
@@ -94,6 +96,7 @@ func TestSmoke(t *testing.T) {
 // TestPython runs the slices by the SDKs for Python.
 func TestPython(t *testing.T) {
 	testenv.Suite(t, "e2b")
+	testenv.Root(t)
 	t.Parallel()
 	world.NeedsPython(t)
 	for _, k := range []sdk{pythonNew, pythonOld} {
@@ -126,6 +129,7 @@ func (k sdk) all(t *testing.T) {
 // TestNode runs the slices by the SDKs for JavaScript.
 func TestNode(t *testing.T) {
 	testenv.Suite(t, "e2b")
+	testenv.Root(t)
 	t.Parallel()
 	world.NeedsPython(t)
 	for _, k := range []sdk{nodeNew, nodeOld} {

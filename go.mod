@@ -3,6 +3,7 @@ module github.com/hutch-sh/hutch
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/ProtonMail/go-crypto v1.4.1
 	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/cilium/ebpf v0.22.0

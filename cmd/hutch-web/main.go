@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +28,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 	"github.com/hutch-sh/hutch/runtime/rest"
+	"github.com/hutch-sh/hutch/runtime/rest/e2b"
 )
 
 func main() {
@@ -79,14 +82,63 @@ func run(ctx context.Context) (err error) {
 	if err := harden.Process(); err != nil {
 		return err
 	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	s := rest.New(rest.Config{Token: token, Unix: at.Path != "", Hosts: cfg.Hosts, Grant: grants(cfg.Grant),
 		Registries: cfg.Registries,
-		MaxUpload:  cfg.MaxUpload, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		MaxUpload:  cfg.MaxUpload, Log: log,
 		Connect: func(ctx context.Context) (*client.Client, error) {
 			return client.Connect(ctx, client.ConnectOptions{})
 		}})
 	defer s.Close()
-	return serve(ctx, s.HTTP(), rest.Limited(l, maxConns))
+	servers := []server{{s.HTTP(), rest.Limited(l, maxConns)}}
+	if cfg.E2B != "" {
+		second, end, serr := serverE2B(cfg.E2B, s, token, log, places.Runtime)
+		if serr != nil {
+			return serr
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		servers = append(servers, second)
+	}
+	return serve(ctx, servers)
+}
+
+// server is an HTTP server and where it listens.
+type server struct {
+	*http.Server
+	l net.Listener
+}
+
+// serverE2B listens for those who speak as E2B's SDKs do.
+func serverE2B(address string, s *rest.Server, token string, log *slog.Logger, dir string) (_ server, end func() error,
+	err error) {
+	at, err := api.ParsePortAddress(address)
+	if err != nil {
+		return server{}, nil, fmt.Errorf("--e2b: %w", err)
+	}
+	if token == "" || at.Path != "" {
+		return server{}, nil, fmt.Errorf("--e2b %s: it has a token and an address, and a Unix socket has none", address)
+	}
+	l, err := listening(at)
+	if err != nil {
+		return server{}, nil, err
+	}
+	release, err := claim(dir, l)
+	if err != nil {
+		return server{}, nil, errors.Join(err, l.Close())
+	}
+	sockets, err := os.MkdirTemp(dir, "e2b-")
+	if err != nil {
+		return server{}, nil, errors.Join(err, l.Close(), release())
+	}
+	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP: there is no path
+	shape := e2b.New(e2b.Config{REST: s, Token: token, Domain: "localhost:" + strconv.Itoa(port),
+		Dir: sockets, Log: log})
+	fmt.Fprintf(os.Stderr, "hutch-web: E2B's shape on http://%s\n", l.Addr())
+	return server{s.Shaped(shape.Handler()), rest.Limited(l, maxConns)}, func() error {
+		err := shape.Close()
+		_ = l.Close() // as its server has done
+		return errors.Join(err, release())
+	}, nil
 }
 
 // claim keeps sandboxes from the port of a listener.
@@ -99,9 +151,11 @@ func claim(dir string, l net.Listener) (release func() error, err error) {
 }
 
 // serve answers requests until ctx ends, and then those that are under way.
-func serve(ctx context.Context, server *http.Server, l net.Listener) error {
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+func serve(ctx context.Context, servers []server) error {
+	ended := make(chan error, len(servers))
+	for _, s := range servers {
+		go func() { ended <- s.Serve(s.l) }()
+	}
 	select {
 	case err := <-ended:
 		return err
@@ -109,9 +163,15 @@ func serve(ctx context.Context, server *http.Server, l net.Listener) error {
 	}
 	last, cancel := context.WithTimeout(context.Background(), lastRequests)
 	defer cancel()
-	if server.Shutdown(last) != nil {
-		_ = server.Close() // streams do not end by themselves
+	var all sync.WaitGroup
+	for _, s := range servers {
+		all.Go(func() {
+			if s.Shutdown(last) != nil {
+				_ = s.Close() // streams do not end by themselves
+			}
+		})
 	}
+	all.Wait()
 	return nil
 }
 

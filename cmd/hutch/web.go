@@ -25,11 +25,16 @@ socket needs none: it is for your own processes.
 Clients have less than you: they see the sandboxes that were made here and no others, name no folder of this machine,
 and reach none of its ports from a sandbox.`,
 		Example: `  hutch web --listen 127.0.0.1:7070 --token-file ~/.hutch-token
-  curl -H "Authorization: Bearer $TOKEN" -d '{"image": "python:3.12"}' http://127.0.0.1:7070/sandboxes`,
+  curl -H "Authorization: Bearer $TOKEN" -d '{"image": "python:3.12"}' http://127.0.0.1:7070/sandboxes
+  hutch web --e2b --token-file ~/.hutch-token
+  E2B_API_URL=http://127.0.0.1:7071 E2B_SANDBOX_URL=http://127.0.0.1:7071 E2B_API_KEY=e2b_$TOKEN python3 agent.py`,
 		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := api.ParsePortAddress(cfg.Listen); err != nil {
 				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--listen: %w", err))
+			}
+			if err := checkE2B(&cfg); err != nil {
+				return cli.Usage(cmd.CommandPath(), err)
 			}
 			for _, g := range cfg.Grant {
 				if !slices.Contains(webapi.Grants, g) {
@@ -42,6 +47,9 @@ and reach none of its ports from a sandbox.`,
 	}
 	cmd.Flags().StringVar(&cfg.Listen, "listen", "127.0.0.1:7070",
 		"listen on `ADDRESS`: IP:PORT, PORT alone for this machine's programs, or the absolute path of a Unix socket")
+	cmd.Flags().StringVar(&cfg.E2B, "e2b", "",
+		"serve E2B's shape for its published SDKs, too, on `ADDRESS`: PORT or IP:PORT")
+	cmd.Flags().Lookup("e2b").NoOptDefVal = e2bPort
 	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "",
 		"`FILE` with the bearer token (default: one is made)")
 	cmd.Flags().StringArrayVar(&cfg.Hosts, "host", nil,
@@ -56,6 +64,26 @@ and reach none of its ports from a sandbox.`,
 			return err
 		})
 	return cmd
+}
+
+// e2bPort is where E2B's shape is served where nobody says, for this machine's programs.
+const e2bPort = "7071"
+
+// checkE2B refuses addresses that E2B's shape cannot be served on: it is reached by a URL, and by its token.
+func checkE2B(cfg *webapi.Config) error {
+	if cfg.E2B == "" {
+		return nil
+	}
+	at, err := api.ParsePortAddress(cfg.E2B)
+	if err != nil {
+		return fmt.Errorf("--e2b: %w", err)
+	}
+	web, err := api.ParsePortAddress(cfg.Listen)
+	if err != nil || web.Path == "" && at.Path == "" {
+		return err
+	}
+	return fmt.Errorf("--e2b %s with --listen %s: SDKs connect to an address and have a token, and a Unix socket has neither; "+
+		"give IP:PORT for both", cfg.E2B, cfg.Listen)
 }
 
 // becomeWeb executes hutch-web, once the daemon answers: what is wrong with it is told better here.

@@ -80,11 +80,11 @@ func (m *model) last() string {
 func TestPythonAgents(t *testing.T) {
 	testenv.Axes(t)
 	testenv.Suite(t, "sdk")
-	installed, err := filepath.Abs("../../.cache/sdk/python/bin/python3")
+	installed, err := filepath.Abs("../../.cache/sdk")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(installed); err != nil {
+	if _, err := os.Stat(filepath.Join(installed, "requirements.txt")); err != nil {
 		testenv.Require(t, probe.Check{Name: "frameworks", Status: probe.No, Detail: err.Error(),
 			Remedy: "make deps-sdk"})
 	}
@@ -137,10 +137,11 @@ func TestPythonAgents(t *testing.T) {
 			// To import a framework takes up to half a minute on a busy machine.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*world.Patience)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, installed, args...)
+			env := python(t, w, "python3").Env
+			cmd := exec.CommandContext(ctx, interpreter(t, "python3"), args...)
 			cmd.Dir = project
-			cmd.Env = append(python(t, w, "python3").Env, "OPENAI_BASE_URL="+m.URL+"/v1", "OPENAI_API_KEY=none",
-				"OPENAI_API_BASE="+m.URL+"/v1", "MSWEA_SILENT_STARTUP=1", "HOME="+w.Dir)
+			cmd.Env = append(env, "PYTHONPATH="+source(t)+":"+installed, "HOME="+w.Dir, "MSWEA_SILENT_STARTUP=1",
+				"OPENAI_BASE_URL="+m.URL+"/v1", "OPENAI_API_BASE="+m.URL+"/v1", "OPENAI_API_KEY=none")
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), c.prints) || !strings.Contains(m.last(), c.told) {
 				t.Errorf("%v, want %q\n%s\nthe model was told %s, want %q", err, c.prints, out, m.last(), c.told)

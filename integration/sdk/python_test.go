@@ -27,16 +27,22 @@ func interpreter(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// python is an interpreter with the package, and with the world's daemon as the user's.
-func python(t *testing.T, w *world.World, name string, args ...string) *exec.Cmd {
+// source is the package, as it lies in the tree.
+func source(t *testing.T) string {
 	t.Helper()
 	source, err := filepath.Abs("../../sdk/python/src")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return source
+}
+
+// python is an interpreter with the package, and with the world's daemon as the user's.
+func python(t *testing.T, w *world.World, name string, args ...string) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command(interpreter(t, name), args...)
 	cmd.Dir = w.Dir
-	cmd.Env = append(w.Vars[:len(w.Vars):len(w.Vars)], "PYTHONPATH="+source, "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(w.Vars[:len(w.Vars):len(w.Vars)], "PYTHONPATH="+source(t), "PYTHONDONTWRITEBYTECODE=1",
 		"HUTCH_BIN="+filepath.Join(w.Bin, "hutch"))
 	return cmd
 }

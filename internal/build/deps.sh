@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh installs what is missing of the named groups: go, build, test, obeyed,
-# sdk, bench, generate.
+# sdk, e2b, bench, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -37,10 +37,16 @@ fi
 
 	have_obeyed() { cmp -s "$root/integration/obeyed/testdata/npm/package-lock.json" "$root/.cache/obeyed/package-lock.json"; }
 
-	have_venv() { have_python ensurepip; }
-	have_pip() { have_python pip; }
 	have_python() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
 	have_frameworks() { cmp -s "$root/integration/sdk/testdata/requirements.txt" "$root/.cache/sdk/requirements.txt"; }
+	# have_e2b NAME: the SDK that this folder of the tests locks is installed.
+	have_e2b() {
+		for lock in package-lock.json requirements.txt; do
+			cmp -s "$root/integration/e2b/testdata/$1/$lock" "$root/.cache/e2b/$1/$lock" && return 0
+		done
+		return 1
+	}
+	have_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
 	have_static() {
@@ -97,7 +103,8 @@ runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck
 node        may  have_cmd:node         nodejs         nodejs                nodejs
 npm         may  have_cmd:npm          npm            npm                   npm
-mcp-suite   may  have_mcp              -              -                     -'
+mcp-suite   may  have_mcp              -              -                     -
+e2b-js-new  may  have_e2b:js-new       -              -                     -'
 		;;
 	obeyed)
 		# Programs that the suite of that name runs on the host. Each is in the test's own word what it is for.
@@ -133,11 +140,17 @@ npm-tools   may  have_obeyed           -              -                     -'
 		;;
 	sdk)
 		# Frameworks that docs/examples/agents is for, and what the images of its sandboxes have.
-		echo 'venv        may  have_venv             python3-venv   python3               python3
-pip         may  have_pip              python3-pip    python3-pip           py3-pip
+		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
 numpy       may  have_python:numpy     python3-numpy  python3-numpy         py3-numpy
 pillow      may  have_python:PIL       python3-pil    python3-pillow        py3-pillow
 frameworks  may  have_frameworks       -              -                     -'
+		;;
+	e2b)
+		# E2B's SDKs, of today and of half a year before.
+		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
+e2b-js-old  may  have_e2b:js-old       -              -                     -
+e2b-py-new  may  have_e2b:py-new       -              -                     -
+e2b-py-old  may  have_e2b:py-old       -              -                     -'
 		;;
 	bench)
 		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
@@ -152,7 +165,7 @@ firejail    may  have_cmd:firejail     firejail       firejail              fire
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, obeyed, sdk, bench, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, obeyed, sdk, e2b, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -251,15 +264,16 @@ install_npm() {
 	fi
 }
 
-# install_pip TITLE FROM TO gets the packages that FROM, a file of the tests, locks, each by its hash, into TO/python.
+# install_pip is install_npm of Python's packages: FROM has requirements.txt.
 install_pip() {
-	[ "${NO_INSTALL-}" != 1 ] || return 0
+	[ "${NO_INSTALL-}" != 1 ] && have_pip || return 0
 	echo "deps: installing $1 into $3 (for the tests)"
-	to=$root/$3
+	from=$root/$2/requirements.txt to=$root/$3
 	rm -rf "$to"
 	mkdir -p "$to"
-	if { python3 -m venv "$to/python" && "$to/python/bin/pip" install --require-hashes -r "$root/$2"; } >"$to.log" 2>&1 </dev/null; then
-		cp "$root/$2" "$to/" # when all of it is there
+	if python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: --no-deps --no-compile \
+		--target "$to" -r "$from" >"$to.log" 2>&1 </dev/null; then
+		cp "$from" "$to/"
 	else
 		tail -n 5 "$to.log"
 		echo "deps: that failed; the whole output is in $3.log"
@@ -273,7 +287,13 @@ names=$(echo "$lacking" | packages)
 case $lacking in *registry*) unpack_registry ;; esac
 case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
-case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata/requirements.txt .cache/sdk ;; esac
+case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata .cache/sdk ;; esac
+for sdk in js-new js-old; do
+	case $lacking in *e2b-$sdk*) install_npm "E2B's SDK $sdk" "integration/e2b/testdata/$sdk" ".cache/e2b/$sdk" ;; esac
+done
+for sdk in py-new py-old; do
+	case $lacking in *e2b-$sdk*) install_pip "E2B's SDK $sdk" "integration/e2b/testdata/$sdk" ".cache/e2b/$sdk" ;; esac
+done
 
 # One line for what ends the build and one for what is only less without it.
 fatal='' fewer='' single=''

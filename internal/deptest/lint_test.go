@@ -54,6 +54,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"cmd/hutch-mcp", module + "/runtime/sandbox", "every tool is one call",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
 	{"runtime/rest", module + "/runtime/sandbox", "every request is a call", module + "/runtime/client"},
+	{"runtime/rest", "connectrpc.com/connect", "belongs to runtime/rest/e2b", module + "/runtime/client"},
+	{"runtime/rest/e2b", module + "/runtime/sandbox", "every request is a call", "connectrpc.com/connect"},
 	{"cmd/hutch", "github.com/modelcontextprotocol/go-sdk/mcp", "belongs to cmd/hutch-mcp", "github.com/spf13/cobra"},
 	{"runtime/mode", module + "/runtime/sandbox", "small interfaces", module + "/internal/audit"},
 	{"cmd/hutchd", module + "/internal/hostexec", "runs nothing on the host", module + "/runtime/mode"},

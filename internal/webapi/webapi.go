@@ -16,6 +16,7 @@ var Grants = []string{GrantHostPorts, GrantSandboxes}
 // Config is what the server is to do.
 type Config struct {
 	Listen    string   `json:"listen"`               // IP:PORT, or the absolute path of a Unix socket
+	E2B       string   `json:"e2b,omitempty"`        // IP:PORT where E2B's shape is served, too; "" is nowhere
 	TokenFile string   `json:"token_file,omitempty"` // holds the bearer token; "" makes one
 	Hosts     []string `json:"hosts,omitempty"`      // further names that it is reached by
 	Grant     []string `json:"grant,omitempty"`      // powers of the user's that clients have, too

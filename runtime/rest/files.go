@@ -79,13 +79,17 @@ func fileOf(r *http.Request) api.FileParams {
 func isTrue(text string) bool { v, err := strconv.ParseBool(text); return err == nil && v }
 
 func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
-	p := fileOf(r)
+	return nil, s.SendFile(w, r, fileOf(r))
+}
+
+// SendFile answers with a file of a sandbox, or a part of it.
+func (s *Server) SendFile(w http.ResponseWriter, r *http.Request, p api.FileParams) error {
 	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if st.Type != api.TypeFile {
-		return nil, api.Errorf(api.FailedPrecondition, "%s is a %s", p.Path, st.Type).WithField("path").
+		return api.Errorf(api.FailedPrecondition, "%s is a %s", p.Path, st.Type).WithField("path").
 			WithHint("only regular files are read; GET .../files/list lists a folder")
 	}
 	w.Header().Set("ETag", etag(&st))
@@ -99,7 +103,7 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	f := &remote{s: s, ctx: r.Context(), p: p, size: st.Size}
 	defer f.end()
 	http.ServeContent(w, r, "", st.MTime, f)
-	return nil, nil
+	return nil
 }
 
 // etag changes with whatever writes the file: its size, and when it was written, to the nanosecond.
@@ -221,7 +225,7 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	if size >= 0 {
 		q.SizeBytes = &size
 	}
-	written, err := s.store(w, r, q, nil)
+	written, err := s.Store(w, r, q, nil)
 	if q.Exclusive && api.ErrorCode(err) == api.AlreadyExists {
 		return nil, problem(http.StatusPreconditionFailed, codeConflict, "leave out If-None-Match to replace it",
 			"%s exists", p.Path)
@@ -255,16 +259,16 @@ func isOneOf(header, tag string) bool {
 	return false
 }
 
-// store writes one file out of src, or the body, through a pipe: no more of it than a pipe holds is ever here. A client
-// that goes in the middle leaves the old file.
-func (s *Server) store(w http.ResponseWriter, r *http.Request, p api.FileWriteParams, src io.Reader) (*WrittenFile,
+// Store writes one file out of src, or the body where that is nil, through a pipe: no more of it than a pipe holds is
+// ever here. A client that goes in the middle leaves the old file.
+func (s *Server) Store(w http.ResponseWriter, r *http.Request, p api.FileWriteParams, src io.Reader) (*WrittenFile,
 	error) {
 	c, err := s.waits.client(r.Context(), s.cfg.Connect) // as long as its sender likes
 	if err != nil {
 		return nil, err
 	}
 	if src == nil {
-		src = http.MaxBytesReader(w, io.NopCloser(slowReader{r, http.NewResponseController(w)}), s.cfg.MaxUpload)
+		src = s.Upload(w, r)
 	}
 	pr, pw, err := os.Pipe()
 	if err != nil {
@@ -300,6 +304,11 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, p api.FileWritePa
 	return &WrittenFile{Path: p.Path, Size: written.Size, Created: written.Created}, nil
 }
 
+// Upload is the body of a request that holds files, as it comes: not too slowly, and not too much of it.
+func (s *Server) Upload(w http.ResponseWriter, r *http.Request) io.Reader {
+	return http.MaxBytesReader(w, io.NopCloser(slowReader{r, http.NewResponseController(w)}), s.cfg.MaxUpload)
+}
+
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) (any, error) {
 	if !isMedia(r.Header.Get("Content-Type"), formData) {
 		p := fileOf(r)
@@ -307,7 +316,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, api.Errorf(api.InvalidArgument, "path: %q is a folder, and the body has no name", p.Path).
 				WithField("path").WithHint("give the path of the file itself, or send a form")
 		}
-		f, err := s.store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, nil)
+		f, err := s.Store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -318,8 +327,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, api.Errorf(api.InvalidArgument, "the form has no boundary").WithField("Content-Type").
 			WithHint("let the HTTP library make the header")
 	}
-	body := http.MaxBytesReader(w, io.NopCloser(slowReader{r, http.NewResponseController(w)}), s.cfg.MaxUpload)
-	form := multipart.NewReader(body, given["boundary"])
+	form := multipart.NewReader(s.Upload(w, r), given["boundary"])
 	return s.parts(w, r, form)
 }
 
@@ -340,12 +348,12 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, form *multipart.R
 			return done, nil
 		}
 		if err != nil {
-			return nil, formError(err)
+			return nil, FormError(err)
 		}
 		if part.FileName() == "" {
 			text, err := io.ReadAll(io.LimitReader(part, 4096))
 			if err != nil {
-				return nil, formError(err)
+				return nil, FormError(err)
 			}
 			if part.FormName() == "path" {
 				to = string(text)
@@ -357,9 +365,9 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, form *multipart.R
 			return nil, api.Errorf(api.InvalidArgument, "path: missing").WithField("path").
 				WithHint("say where the file goes: ?path=/workspace/data.csv, or a part named path before it")
 		}
-		f, err := s.store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, part)
+		f, err := s.Store(w, r, api.FileWriteParams{FileParams: p, Parents: true}, part)
 		if err != nil {
-			return nil, formError(err)
+			return nil, FormError(err)
 		}
 		done.Files = append(done.Files, *f)
 	}
@@ -375,8 +383,8 @@ func target(to, name string) string {
 	return to
 }
 
-// formError makes an error of the form itself the client's.
-func formError(err error) error {
+// FormError makes an error of the form itself the client's.
+func FormError(err error) error {
 	var e *api.Error
 	var p *Problem
 	var large *http.MaxBytesError

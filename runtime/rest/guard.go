@@ -193,5 +193,8 @@ func (p patientWriter) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 }
 
+// Flush is for those who look for an http.Flusher.
+func (p patientWriter) Flush() { _ = p.rc.Flush() }
+
 // Unwrap is for http.ResponseController.
 func (p patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

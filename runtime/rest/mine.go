@@ -46,24 +46,20 @@ type sandboxKey struct{}
 // owned finds what the path of a request names, and refuses what was not made over REST as if it were not there.
 func (s *Server) owned(r *http.Request) (*http.Request, error) {
 	if ref(r) != "" {
-		sb, err := do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: ref(r)})
-		if err == nil && !s.sees(sb.Labels) {
-			err = api.Errorf(api.NotFound, "no sandbox %q", ref(r)).WithHint("GET /sandboxes lists them")
-		}
+		sb, err := s.Sandbox(r.Context(), ref(r))
 		if err != nil {
 			return r, err
 		}
-		s.mine.note(sb.ID, true)
 		r = r.WithContext(context.WithValue(r.Context(), sandboxKey{}, sb))
 		r.SetPathValue("sandbox", sb.ID) // its name may be another's by the time of the next call
 	}
 	if name := r.PathValue("snapshot"); name != "" && !s.isGranted(GrantSandboxes) {
-		all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{})
+		all, err := s.Snapshots(r.Context(), "")
 		if err != nil {
 			return r, err
 		}
-		for i := range all.Snapshots {
-			if sn := &all.Snapshots[i]; (sn.ID == name || sn.Name == name) && s.sees(sn.Labels) {
+		for i := range all {
+			if sn := &all[i]; sn.ID == name || sn.Name == name {
 				r.SetPathValue("snapshot", sn.ID)
 				return r, nil
 			}

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -17,13 +16,7 @@ func moreRoutes() []route {
 			code: http.StatusCreated, body: of[NewSnapshot](), answer: of[Snapshot](),
 			summary: "Keeps what the files of a sandbox are now.", notes: "Processes and memory are not in it.",
 			serve: asked(func(s *Server, r *http.Request, n *NewSnapshot) (any, error) {
-				own, err := labels(n.Metadata)
-				if err != nil {
-					return nil, err
-				}
-				sn, err := do(r.Context(), s, api.CallSnapCreate,
-					api.SnapshotCreateParams{Sandbox: ref(r), Name: n.Name,
-						Labels: own})
+				sn, err := s.Snapshot(r.Context(), ref(r), n)
 				return snapshotOf(&sn), err
 			})},
 		{method: "GET", path: "/snapshots", name: "listSnapshots", tag: "snapshots", answer: of[Snapshots](),
@@ -34,8 +27,7 @@ func moreRoutes() []route {
 				if err != nil {
 					return nil, err
 				}
-				all, err := do(r.Context(), s, api.CallSnapList, api.SnapshotListParams{Sandbox: id})
-				own := slices.DeleteFunc(all.Snapshots, func(sn api.Snapshot) bool { return !s.sees(sn.Labels) })
+				own, err := s.Snapshots(r.Context(), id)
 				return Snapshots{Snapshots: list(own, snapshotOf)}, err
 			})},
 		{method: "DELETE", path: oneSnapshot, name: "removeSnapshot", tag: "snapshots", summary: "Removes a snapshot.",

@@ -224,7 +224,7 @@ func (n *newsReader) run() error {
 		found, _, missing, grown, err := n.s.news.after(n.seq)
 		switch {
 		case err != nil:
-			return n.out.send(strconv.FormatInt(n.seq-1, 10), "error", problemOf(err))
+			return n.out.send(strconv.FormatInt(n.seq-1, 10), "error", ProblemOf(err))
 		case missing:
 			if err := n.catchUp(); err != nil {
 				return err

@@ -59,34 +59,34 @@ func (k *keys) enter(ctx context.Context, key string) (leave func(), err error) 
 }
 
 // once makes a sandbox, or finds the one that a request with the same Idempotency-Key has made.
-func (s *Server) once(r *http.Request, n *NewSandbox, sp *api.Spec, create func(context.Context) (any, error)) (any,
-	error) {
+func (s *Server) once(r *http.Request, n *NewSandbox, sp *api.Spec,
+	create func(context.Context) (Sandbox, error)) (none Sandbox, err error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
 		return create(r.Context())
 	}
 	if len(key) > maxKey || strings.TrimSpace(key) == "" {
-		return nil, api.Errorf(api.InvalidArgument, "Idempotency-Key has %d characters", len(key)).
+		return none, api.Errorf(api.InvalidArgument, "Idempotency-Key has %d characters", len(key)).
 			WithField("Idempotency-Key").WithHint("use 1 to %d, such as a UUID", maxKey)
 	}
 	text, err := json.Marshal(n)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	id, digest := sum([]byte(key)), sum(text)
 	leave, err := s.keys.enter(r.Context(), id)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	defer leave()
 	there, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: map[string]string{labelKey: id}})
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if len(there.Sandboxes) > 0 {
 		sb := &there.Sandboxes[0]
 		if sb.Labels[labelBody] != digest {
-			return nil, problem(http.StatusUnprocessableEntity, string(api.InvalidArgument), "use another key for it",
+			return none, problem(http.StatusUnprocessableEntity, string(api.InvalidArgument), "use another key for it",
 				"this Idempotency-Key belongs to another request, which has made %s", sb.ID)
 		}
 		found := sandboxOf(sb)

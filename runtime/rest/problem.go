@@ -45,7 +45,7 @@ var statuses = map[api.Code]int{
 
 // fail answers with a problem.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+	p := ProblemOf(err)
 	if p.Code == string(api.Internal) && !errors.Is(err, context.Canceled) { // of a client that is gone
 		s.cfg.Log.Log(r.Context(), slog.LevelError, "a request failed", "method", r.Method, "route", r.Pattern,
 			"err", err)
@@ -53,7 +53,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p.write(w)
 }
 
-func problemOf(err error) Problem {
+// ProblemOf is an error as clients see it.
+func ProblemOf(err error) Problem {
 	var httpError *Problem
 	var tooLarge *http.MaxBytesError
 	var wire *jsonrpc.Error

@@ -203,14 +203,23 @@ func mayBeHost(entry string) bool {
 }
 
 func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
+	return answered(s.Create(r, n, nil))
+}
+
+// Create makes a sandbox, or finds the one that a request with the same Idempotency-Key has made. own are labels of the
+// shape that asks, which clients do not see.
+func (s *Server) Create(r *http.Request, n *NewSandbox, own map[string]string) (Sandbox, error) {
 	sp, err := s.spec(n)
 	if err != nil {
-		return nil, err
+		return Sandbox{}, err
 	}
-	return s.once(r, n, &sp, func(ctx context.Context) (any, error) {
+	for name, value := range own {
+		sp.Labels[labelPrefix+name] = value
+	}
+	return s.once(r, n, &sp, func(ctx context.Context) (Sandbox, error) {
 		sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
 		if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
-			return nil, api.Errorf(api.PermissionDenied,
+			err = api.Errorf(api.PermissionDenied,
 				"image %.200q is not here, and clients may not have it fetched: %w",
 				sp.Image, err).WithField("image").
 				WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
@@ -219,10 +228,11 @@ func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
 			err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
 				WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
 		}
-		if err == nil {
-			s.mine.note(sb.ID, true)
+		if err != nil {
+			return Sandbox{}, err
 		}
-		return shown(sb, err)
+		s.mine.note(sb.ID, true)
+		return sandboxOf(&sb), nil
 	})
 }
 
@@ -235,16 +245,13 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err := checkStates(q.Get("state")); err != nil {
 		return nil, err
 	}
-	if !s.isGranted(GrantSandboxes) {
-		labels[labelMade] = "1"
-	}
-	all, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: labels})
+	all, err := s.Sandboxes(r.Context(), labels)
 	if err != nil {
 		return nil, err
 	}
 	found := Sandboxes{Sandboxes: []Sandbox{}}
-	for i := range all.Sandboxes {
-		if sb := &all.Sandboxes[i]; isIn(q.Get("state"), string(sb.State)) {
+	for i := range all {
+		if sb := &all[i]; isIn(q.Get("state"), string(sb.State)) {
 			found.Sandboxes = append(found.Sandboxes, sandboxOf(sb))
 		}
 	}
@@ -285,12 +292,7 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 		return nil, api.Errorf(api.InvalidArgument, "nothing to change").WithHint("give timeout, limits or network")
 	}
 	if u.Network != nil { // first: it may be refused
-		p := u.Network.policy()
-		if err := s.mayReach(&p); err != nil {
-			return nil, err
-		}
-		if _, err := do(r.Context(), s, api.CallNetworkUpdate,
-			api.NetUpdateParams{Sandbox: ref(r), Network: &p}); err != nil {
+		if err := s.SetNetwork(r.Context(), ref(r), u.Network); err != nil {
 			return nil, err
 		}
 	}
@@ -315,17 +317,9 @@ func (s *Server) fork(r *http.Request, f *Fork) (any, error) {
 
 // forked makes forks of what p names.
 func (s *Server) forked(r *http.Request, f *Fork, p api.ForkParams) (any, error) {
-	own, err := forkLabels(f.Metadata)
+	made, err := s.Fork(r.Context(), f, p, nil)
 	if err != nil {
 		return nil, err
 	}
-	p.Count, p.Name, p.Labels = f.Count, f.Name, own
-	res, err := do(r.Context(), s, api.CallSandboxFork, p)
-	if err != nil {
-		return nil, err
-	}
-	for i := range res.Sandboxes {
-		s.mine.note(res.Sandboxes[i].ID, true)
-	}
-	return Sandboxes{Sandboxes: list(res.Sandboxes, sandboxOf)}, nil
+	return Sandboxes{Sandboxes: list(made, sandboxOf)}, nil
 }

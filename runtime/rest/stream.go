@@ -127,7 +127,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 // output still.
 func (s *Server) output(w http.ResponseWriter, r *http.Request, e *api.Exec, at place) error {
 	ctx := r.Context()
-	a, err := s.attach(ctx, e.Exec, at)
+	a, err := s.Attach(ctx, e.Exec, at.Offsets)
 	if err != nil {
 		return err // as a problem: nothing is sent yet
 	}
@@ -146,19 +146,20 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, e *api.Exec, at 
 			return nil // the client is gone
 		}
 		f.rest = [2][]byte{} // it comes again
-		if a, err = s.attach(ctx, e.Exec, f.at); err != nil {
-			_ = f.out.send(f.at.String(), "error", problemOf(err))
+		if a, err = s.Attach(ctx, e.Exec, f.at.Offsets); err != nil {
+			_ = f.out.send(f.at.String(), "error", ProblemOf(err))
 			return nil
 		}
 	}
 }
 
-func (s *Server) attach(ctx context.Context, exec string, at place) (*client.Attachment, error) {
+// Attach follows the output of a process from a place on.
+func (s *Server) Attach(ctx context.Context, exec string, from api.Offsets) (*client.Attachment, error) {
 	c, err := s.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.Attach(ctx, exec, client.AttachOptions{From: at.Offsets, Window: 256 << 10})
+	return c.Attach(ctx, exec, client.AttachOptions{From: from, Window: 256 << 10})
 }
 
 // follower sends a process' output to one client.

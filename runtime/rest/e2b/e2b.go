@@ -1,0 +1,168 @@
+// Package e2b serves sandboxes in the shape of E2B's API, so that its published SDKs work against the user's own
+// machine. It is a client of hutchd's, as package rest is, and made of that package's parts: a client of this shape may
+// do what a client of the other one may.
+//
+// There are two kinds of requests. Those of the API (sandboxes.go, state.go) have the server's token as X-API-KEY.
+// Those to a sandbox name it by E2b-Sandbox-Id and have a token of that sandbox alone, which is derived of the server's
+// (tokens.go): its processes and files over the Connect protocol (process.go, filesystem.go), whole files (files.go),
+// and code (code.go). Which features SDKs use depends on envdVersion.
+package e2b
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/rest"
+)
+
+// envdVersion is the version of E2B's daemon in the sandbox that this server can do as much as. From 0.6.2 on files
+// have metadata.
+const envdVersion = "0.6.1"
+
+// Config is what a Server is to be.
+type Config struct {
+	REST *rest.Server
+	// Token is the server's.
+	Token string
+	// Domain is what getHost makes names below: localhost and the port of the listener.
+	Domain string
+	// Dir is a folder of the user's alone, which is removed in the end, for sockets to servers in sandboxes.
+	Dir string
+	Log *slog.Logger
+}
+
+// lastCalls is how long calls may take that end what is under way.
+const lastCalls = 5 * time.Second
+
+// Server answers requests in E2B's shape. Its methods may be called from any goroutine.
+type Server struct {
+	cfg  Config
+	rest *rest.Server
+
+	signed   *rate.Limiter // of signatures that no sandbox has made
+	watchers watchers
+	contexts contexts
+	previews previews
+}
+
+// New makes a server.
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20),
+		previews: previews{log: cfg.Log, dir: cfg.Dir}}
+}
+
+// Close ends what runs in sandboxes for clients that poll, and the ways to servers in them.
+func (s *Server) Close() error {
+	s.watchers.close()
+	return s.previews.close(s)
+}
+
+// Handler answers all requests: those for names of sandboxes, and those that the guard lets pass.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", s.health)
+	for pattern, h := range s.apiRoutes() {
+		mux.Handle(pattern, s.withKey(h))
+	}
+	for pattern, h := range s.boxRoutes() {
+		mux.Handle(pattern, s.inSandbox(pattern, h))
+	}
+	mux.Handle("GET /files", http.HandlerFunc(s.readFile))
+	mux.Handle("POST /files", http.HandlerFunc(s.writeFiles))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "no such path: docs/e2b.md says what of E2B's API is here")
+	})
+	return s.withPreviews(s.rest.Guarded(mux))
+}
+
+// handler answers a request of the API: with a value as JSON, or with no body.
+type handler func(w http.ResponseWriter, r *http.Request) (status int, answer any, err error)
+
+// withKey lets those call a handler who know the server's token.
+func (s *Server) withKey(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.knows(r) {
+			refuse(w, http.StatusUnauthorized,
+				"invalid API key: E2B_API_KEY is e2b_ and the token of hutch web, which says where that is")
+			return
+		}
+		status, answer, err := h(w, r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		reply(w, status, answer)
+	})
+}
+
+func reply(w http.ResponseWriter, status int, answer any) {
+	if answer == nil {
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // the client is gone, or hears of it
+}
+
+// problem is an error in E2B's shape.
+type problem struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	// HutchCode and HutchHint are what hutch says besides; SDKs pass over them.
+	HutchCode string `json:"hutchCode,omitempty"`
+	HutchHint string `json:"hutchHint,omitempty"`
+}
+
+func refuse(w http.ResponseWriter, status int, message string) {
+	reply(w, status, problem{Code: status, Message: message})
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := rest.ProblemOf(err)
+	if p.Code == string(api.Internal) && r.Context().Err() == nil {
+		s.cfg.Log.Error("a request failed", "method", r.Method, "route", r.Pattern, "err", err)
+	}
+	reply(w, p.Status, problem{p.Status, messageOf(&p), p.Code, p.Hint})
+}
+
+// messageOf is all of an error that an SDK shows: it knows no hints.
+func messageOf(p *rest.Problem) string {
+	if p.Hint == "" {
+		return p.Detail
+	}
+	return p.Detail + " (" + p.Hint + ")"
+}
+
+// decode reads a body that is JSON. SDKs may send members that nobody here knows.
+func decode(w http.ResponseWriter, r *http.Request, into any) error {
+	text, err := rest.ReadBody(w, r)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return api.Errorf(api.InvalidArgument, "the body: %w", err).WithHint("send JSON as the SDKs do")
+	}
+	return nil
+}
+
+// health says that the server answers, or that a sandbox does.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if named(r) == "" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.inSandbox("", func(w http.ResponseWriter, _ *http.Request, _ *call) error {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}).ServeHTTP(w, r)
+}

@@ -118,13 +118,16 @@ $(STUB): %: %.c runtime/guest/stub/syscall.h
 
 # The packages carry the binaries: whoever installs one needs nothing else.
 BINARIES    = hutch hutchd hutch-launch hutch-init hutch-netd hutch-mcp hutch-web hutch-scan
-package: build ## build the Python wheel, with the binaries in it, into dist
+package: build deps-test ## build the Python wheel, with the binaries in it, and the npm package into dist
 	$(Q)rm -rf .cache/package && mkdir -p .cache/package dist
 	$(say) PACKAGE 'dist/hutch_sandbox-*.whl'
 	$(Q)cp -R sdk/python .cache/package/python
 	$(Q)install -d .cache/package/python/src/hutch/_bin
 	$(Q)install -m 0755 $(BINARIES:%=bin/%) .cache/package/python/src/hutch/_bin/
 	$(Q)python3 -m pip wheel --quiet --no-deps --wheel-dir dist .cache/package/python
+	$(say) PACKAGE 'dist/hutch-sh-sdk-*.tgz'
+	$(Q)HUTCH_NODE_MODULES=.cache/typescript/node_modules node sdk/typescript/build.mjs .cache/package/typescript
+	$(Q)npm pack --silent --pack-destination dist ./.cache/package/typescript >/dev/null
 
 install: build ## install below PREFIX (~/.local)
 	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-web,hutch-scan}'
@@ -166,7 +169,7 @@ deps-test:
 deps-obeyed: ## install the programs that the suite obeyed runs: editors, shells, package managers (docs/guarded.md)
 	$(Q)internal/build/deps.sh obeyed
 
-deps-sdk: ## install the frameworks that docs/examples/agents is for
+deps-sdk: ## install what the suite sdk runs: versions of Node, Bun and Deno, and frameworks that the examples are for
 	$(Q)internal/build/deps.sh sdk
 
 deps-e2b: ## install E2B's SDKs, of today and of half a year before, which the suite e2b runs (docs/e2b.md)

@@ -89,7 +89,7 @@ func TestPythonLost(t *testing.T) {
 	testenv.Axes(t)
 	t.Parallel()
 	w := world.New(t)
-	cmd := python(t, w, "python3", "-c", `
+	survives(t, w, python(t, w, "python3", "-c", `
 import sys
 from hutch import Sandbox
 sandbox = Sandbox.create()
@@ -100,7 +100,13 @@ print(next(output).text.strip(), flush=True)
 sys.stdin.readline()
 sandbox.run("echo x >/tmp/go", check=True)
 print(next(output).text.strip(), list(output), process.wait().verdict)
-`)
+`))
+}
+
+// survives runs a program that makes a sandbox with a command, which prints "one", reads a line when the daemon is dead,
+// and then prints what the rest of the command was.
+func survives(t *testing.T, w *world.World, cmd *exec.Cmd) {
+	t.Helper()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,10 @@ fi
 	# The lock file gets its name there when all of it is installed.
 	have_mcp() { cmp -s "$root/integration/agent/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
 
+	# The compiler of TypeScript, and what the suite sdk runs: versions of Node, Bun, Deno and packages that use ours.
+	have_typescript() { cmp -s "$root/sdk/typescript/package-lock.json" "$root/.cache/typescript/package-lock.json"; }
+	have_sdk() { cmp -s "$root/integration/sdk/testdata/npm/package-lock.json" "$root/.cache/sdk-npm/package-lock.json"; }
+
 	have_obeyed() { cmp -s "$root/integration/obeyed/testdata/npm/package-lock.json" "$root/.cache/obeyed/package-lock.json"; }
 
 	have_python() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
@@ -104,7 +108,8 @@ shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shel
 node        may  have_cmd:node         nodejs         nodejs                nodejs
 npm         may  have_cmd:npm          npm            npm                   npm
 mcp-suite   may  have_mcp              -              -                     -
-e2b-js-new  may  have_e2b:js-new       -              -                     -'
+e2b-js-new  may  have_e2b:js-new       -              -                     -
+typescript  may  have_typescript       -              -                     -'
 		;;
 	obeyed)
 		# Programs that the suite of that name runs on the host. Each is in the test's own word what it is for.
@@ -143,7 +148,8 @@ npm-tools   may  have_obeyed           -              -                     -'
 		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
 numpy       may  have_python:numpy     python3-numpy  python3-numpy         py3-numpy
 pillow      may  have_python:PIL       python3-pil    python3-pillow        py3-pillow
-frameworks  may  have_frameworks       -              -                     -'
+frameworks  may  have_frameworks       -              -                     -
+runtimes    may  have_sdk              -              -                     -'
 		;;
 	e2b)
 		# E2B's SDKs, of today and of half a year before.
@@ -286,6 +292,8 @@ names=$(echo "$lacking" | packages)
 [ -z "$names" ] || install "$names"
 case $lacking in *registry*) unpack_registry ;; esac
 case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
+case $lacking in *typescript*) install_npm 'the compiler of TypeScript' sdk/typescript .cache/typescript ;; esac
+case $lacking in *runtimes*) install_npm 'Node, Bun and Deno' integration/sdk/testdata/npm .cache/sdk-npm ;; esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
 case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata .cache/sdk ;; esac
 for sdk in js-new js-old; do

@@ -18,6 +18,9 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const typescript = "sdk/typescript/src/"
+	generated(t, typescript+"types.ts", []byte(typescriptTypes(doc)))
+	generated(t, typescript+"rpc.ts", []byte(typescriptMethods(doc)))
 	const python = "sdk/python/src/hutch/"
 	generated(t, python+"types.py", []byte(pythonTypes(doc)))
 	generated(t, python+"_async/_rpc.py", []byte(pythonMethods(doc)))

@@ -132,8 +132,10 @@ func (r *runner) prepare(ctx context.Context) error {
 func (r *runner) stage() error {
 	others := slices.DeleteFunc(slices.Clone(r.jobs), func(j *job) bool { return !j.isOther() })
 	var more []string
-	if slices.ContainsFunc(others, func(j *job) bool { return j.pkg == obeyed }) {
-		more = append(more, testtree.Obeyed)
+	for pkg, folder := range installed {
+		if slices.ContainsFunc(others, func(j *job) bool { return j.pkg == pkg }) {
+			more = append(more, folder)
+		}
 	}
 	if len(others) == 0 {
 		return nil
@@ -145,8 +147,8 @@ func (r *runner) stage() error {
 // kernel counts for each user (processes, keyrings, inotify instances) no other job shares then.
 func (j *job) isOther() bool { return os.Geteuid() == 0 && j.kind != mustrun.Root }
 
-// obeyed is the package whose tests run what make deps-obeyed has installed.
-const obeyed = "integration/obeyed"
+// installed has the packages whose tests run what was installed for them, and where that is.
+var installed = map[string]string{"integration/obeyed": testtree.Obeyed, "integration/sdk": testtree.TypeScript}
 
 // alone is the package whose tests take the whole machine, or look at it.
 const alone = "integration/alone"

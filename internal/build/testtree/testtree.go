@@ -48,9 +48,10 @@ func BuildPrograms(ctx context.Context, root string) error {
 
 // What is not of the repository.
 const (
-	Tools  = ".cache/tools/usr/bin" // what make deps unpacked, if it did
-	Obeyed = ".cache/obeyed"        // what make deps-obeyed installed, if it did
-	cached = ".cache/test"          // what tests made once, such as images
+	Tools      = ".cache/tools/usr/bin" // what make deps unpacked, if it did
+	TypeScript = ".cache/typescript"    // what make deps installed, if it did
+	Obeyed     = ".cache/obeyed"        // what make deps-obeyed installed, if it did
+	cached     = ".cache/test"          // what tests made once, such as images
 )
 
 // Binary is the compiled test of a package in a folder that Stage filled.

@@ -101,9 +101,12 @@ def _check_peer(s: socket.socket, path: str) -> None:
                                     hint="set HUTCH_SOCKET to your own daemon's socket")
 
 
-def start_shared(path: str) -> socket.socket:
-    """Connects to the user's shared daemon after the command line has started it, which knows how many may try."""
+def start_shared(path: str, token: Optional[str]) -> socket.socket:
+    """Connects to the user's shared daemon after the command line has started it, which knows how many may try. token is
+    for a daemon whose configuration names some."""
     env = {**os.environ, "HUTCH_SOCKET": path}
+    if token:
+        env["HUTCH_TOKEN"] = token
     done = subprocess.run([binary(), "rpc", "system.info", "{}"], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:

@@ -83,7 +83,7 @@ class Link:
             s, self._process = _find.start_private(self._log)
         else:
             path = self._socket or _find.socket_path()
-            s = _find.dial(path) or _find.start_shared(path)
+            s = _find.dial(path) or _find.start_shared(path, self._token)
         connection = Connection(s, self._lost)
         try:
             token = self._token if self._token is not None else _find.token()

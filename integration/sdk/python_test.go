@@ -54,12 +54,16 @@ func unittest(t *testing.T, name string, only ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-W", "error", "-m", "unittest", "discover", "-s", tests}
+	const run = `
+import sys, unittest
+runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2)
+unittest.main(module=None, argv=["unittest", "discover", *sys.argv[1:]], testRunner=runner)`
+	args := []string{"-W", "error", "-u", "-c", run, "-s", tests}
 	for _, o := range only {
 		args = append(args, "-k", o)
 	}
 	w := world.New(t)
-	if r := w.Finish(t, python(t, w, name, args...)); r.Code != 0 {
+	if r := w.FinishInSteps(t, python(t, w, name, args...)); r.Code != 0 {
 		t.Errorf("%s: exit code %d\n%s%s", name, r.Code, r.Stdout, r.Stderr)
 	}
 }

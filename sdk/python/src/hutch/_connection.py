@@ -198,6 +198,7 @@ class Connection:
             pass
         self._socket.close()
         for call in calls.values():
-            call.reply.set_exception(ConnectionLostError(why, sent=True))
+            call.reply.set_exception(ConnectionLostError(
+                why, sent=True, op=call.method, hint="what the call has begun may go on: look before it is made again"))
         for sink in sinks.values():
             sink({"lost": why})

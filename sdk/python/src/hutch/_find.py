@@ -2,13 +2,12 @@
 
 import json
 import os
-import shutil
 import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .errors import FailedPreconditionError, HutchError, PermissionDeniedError, UnavailableError
 
@@ -46,14 +45,27 @@ def binary() -> str:
             raise FailedPreconditionError(f"HUTCH_BIN names {named!r}, which is no program", op="find hutch",
                                           hint="give it the path of the file hutch")
         return named
-    found = shutil.which("hutch")
-    if found:
-        return found
-    own = Path(__file__).parent / "_bin" / "hutch"
-    if _runs(str(own)):
-        return str(own)
+    for folder in os.get_exec_path():
+        found = os.path.join(folder, "hutch")
+        if _runs(found) and _is_program(found):
+            return found
+    own = own_binary()
+    if own:
+        return own
     raise FailedPreconditionError("there is no hutch in PATH, and none in this package", op="find hutch",
                                   hint="install hutch, or set HUTCH_BIN to the path of the file hutch")
+
+
+def own_binary() -> str:
+    """The copy of the command that came with this package, "" where there is none."""
+    own = str(Path(__file__).parent / "_bin" / "hutch")
+    return own if _runs(own) else ""
+
+
+def _is_program(path: str) -> bool:
+    """Whether a file is hutch itself, and not this package's script of its name."""
+    with open(path, "rb") as f:
+        return f.read(4) == b"\x7fELF"
 
 
 def _runs(path: str) -> bool:
@@ -101,18 +113,25 @@ def _check_peer(s: socket.socket, path: str) -> None:
                                     hint="set HUTCH_SOCKET to your own daemon's socket")
 
 
+def run_hutch(arguments: List[str], env: Dict[str, str]) -> bytes:
+    """What the command line prints, or what it says went wrong."""
+    done = subprocess.run([binary(), *arguments], env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise _said(done.stderr)
+    return done.stdout
+
+
+def _said(stderr: bytes) -> HutchError:
+    """The error that the command line has printed: "hutch: WHAT", and what to try."""
+    what, _, hint = stderr.decode("utf-8", "replace").strip().partition("\n  try: ")
+    return FailedPreconditionError(what.removeprefix("hutch: "), hint=hint.strip())
+
+
 def start_shared(path: str, token: Optional[str]) -> socket.socket:
     """Connects to the user's shared daemon after the command line has started it, which knows how many may try. token is
     for a daemon whose configuration names some."""
-    env = {**os.environ, "HUTCH_SOCKET": path}
-    if token:
-        env["HUTCH_TOKEN"] = token
-    done = subprocess.run([binary(), "rpc", "system.info", "{}"], env=env, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    if done.returncode != 0:
-        text = done.stderr.decode("utf-8", "replace").strip()
-        raise UnavailableError(text,
-                               op="start hutchd", hint="hutch doctor says what this machine lacks")
+    run_hutch(["rpc", "system.info", "{}"], {"HUTCH_SOCKET": path, **({"HUTCH_TOKEN": token} if token else {})})
     s = dial(path)
     if s is None:
         raise UnavailableError(f"no daemon answers on {path} after it was started", op="start hutchd",

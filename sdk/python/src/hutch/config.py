@@ -29,7 +29,8 @@ class SandboxConfig:
     workspace is a folder of this machine that it works on, at /workspace, by default as an overlay: what it changes there
     waits for Workspace.apply. volumes are folders of hutch's own by where they are mounted. allow lists the names that it
     may reach (without any it reaches nothing), network is a whole policy or its mode. memory and disk are bytes or "2g",
-    timeout (of each command), ttl and idle are seconds. options are further params of sandbox.create (docs/rpc.md)."""
+    timeout (of each command), ttl and idle are seconds. options are further params of sandbox.create (docs/rpc.md):
+    {"limits": {"best_effort": True}, "network": {"allow_cidrs": ["203.0.113.0/24"]}} is joined with the rest."""
 
     image: Optional[str] = None
     template: Optional[str] = None
@@ -62,19 +63,10 @@ class SandboxConfig:
         return cls(**{"cpus": 2, "memory": "4g", "disk": "10g", "ttl": 3600, **more})
 
     @classmethod
-    def of(cls, config: "Optional[SandboxConfig]", image: Optional[str], given: Dict[str, Any]) -> "SandboxConfig":
-        """config, changed by what is given by name; names that are no field of it are options."""
-        known = {f.name for f in fields(cls)}
+    def of(cls, config: "Optional[SandboxConfig]", **given: Any) -> "SandboxConfig":
+        """config, changed by what is given: what is None is not."""
         values = {f.name: getattr(config, f.name) for f in fields(cls)} if config else {}
-        if image is not None:
-            values["image"] = image
-        options = {**values.get("options", {}), **given.pop("options", {})}
-        for name, value in given.items():
-            if name in known:
-                values[name] = value
-            else:
-                options[name] = value
-        values["options"] = options
+        values.update({name: value for name, value in given.items() if value is not None})
         return cls(**values)
 
     @property
@@ -92,7 +84,10 @@ class SandboxConfig:
         }
         if self.workspace is not None:
             params["workspace"] = {"path": os.path.abspath(self.workspace), "mode": self.workspace_mode}
-        return {k: v for k, v in {**params, **self.options}.items() if v is not None}
+        for name, value in self.options.items():
+            own = params.get(name)
+            params[name] = _joined(own, value) if isinstance(own, dict) and isinstance(value, Mapping) else value
+        return {k: v for k, v in params.items() if v is not None}
 
     def _limits(self) -> Dict[str, Any]:
         limits: Dict[str, Any] = {"cpus": self.cpus, "pids": self.pids, "timeout_s": self.timeout}
@@ -103,6 +98,9 @@ class SandboxConfig:
         return {k: v for k, v in limits.items() if v is not None}
 
     def _network(self) -> Optional[Dict[str, Any]]:
+        if self.network is not None and not isinstance(self.network, (str, Mapping)):
+            raise InvalidArgumentError(f"network is {self.network!r}", op="create", field="network",
+                                       hint='it is "none", "open" or a policy; allow=["pypi.org"] makes one')
         if isinstance(self.allow, str) or isinstance(self.block, str):
             raise InvalidArgumentError("allow and block are lists of names", op="create", field="allow",
                                        hint='try allow=["pypi.org"]')
@@ -118,3 +116,12 @@ class SandboxConfig:
     def _mounts(self) -> List[Dict[str, Any]]:
         volumes = [{"volume": name, "target": target, "mode": "rw"} for target, name in self.volumes.items()]
         return [*(dict(m) for m in self.mounts), *volumes]
+
+
+def _joined(own: Dict[str, Any], more: Mapping[str, Any]) -> Dict[str, Any]:
+    """own and more: of what both have, lists are joined, and else more counts."""
+    joined = {**own, **more}
+    for name in own.keys() & more.keys():
+        if isinstance(own[name], list) and isinstance(more[name], (list, tuple)):
+            joined[name] = [*own[name], *more[name]]
+    return joined

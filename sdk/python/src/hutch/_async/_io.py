@@ -1,6 +1,7 @@
 """How to wait, for asyncio. hutch/_sync/_io.py has the same for threads."""
 
 import asyncio
+import inspect
 from collections import deque
 from typing import Any, Callable, Deque, Dict, TypeVar
 
@@ -16,6 +17,12 @@ async def result(call: Call) -> Any:
     except asyncio.CancelledError:
         call.cancel()
         raise
+
+
+async def called(value: Any) -> None:
+    """Awaits what a callback has returned, if that can be."""
+    if inspect.isawaitable(value):
+        await value
 
 
 async def run(fn: Callable[..., T], *args: Any) -> T:

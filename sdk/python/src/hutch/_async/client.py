@@ -45,16 +45,19 @@ class AsyncClient:
         await run(self.link.close)
 
     async def call(self, method: str, params: Dict[str, Any], fds: Sequence[int] = (),
-                   on_progress: Optional[Callable[[Any], None]] = None) -> Any:
-        """Calls a method by its name (docs/rpc.md). Params that are None are left out."""
-        connection = await self._connected()
+                   on_progress: Optional[Callable[[Any], None]] = None,
+                   on_sent: Optional[Callable[[Callable[[], None]], None]] = None) -> Any:
+        """Calls a method by its name (docs/rpc.md). Params that are None are left out. on_sent gets what cancels the
+        call, when the request has been written."""
         try:
-            return await result(connection.call(method, params, fds, on_progress))
+            call = (await self._connected()).call(method, params, fds, on_progress)
         except ConnectionLostError as e:
             if e.sent:
                 raise
-        connection = await self._connected()  # nothing was sent
-        return await result(connection.call(method, params, fds, on_progress))
+            call = (await self._connected()).call(method, params, fds, on_progress)  # nothing was sent
+        if on_sent:
+            on_sent(call.cancel)
+        return await result(call)
 
     async def events(self, *, kinds: Optional[Sequence[str]] = None, sandbox: Optional[str] = None,
                      from_seq: Optional[int] = None, follow: bool = True) -> AsyncIterator[t.EventNotification]:

@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Optional, Union
 
 from .. import types as t
-from .._pipes import Drain, Feeder
+from .._pipes import Drain, Feeder, Replacement
 from ..errors import InvalidArgumentError, NotFoundError
 from ..results import pack, unpack
 from ._io import run
@@ -42,12 +42,14 @@ class AsyncFiles:
         """What a text file holds."""
         return (await self.read(path, user=user)).decode(encoding)
 
-    async def write(self, path: str, data: Union[str, bytes, BinaryIO], *, mode: Optional[str] = None,
+    async def write(self, path: str, data: Union[str, bytes, bytearray, memoryview, BinaryIO], *, mode: Optional[str] = None,
                     append: bool = False, user: Optional[str] = None) -> None:
         """Writes a file in a single step, and makes missing folders above it. mode is octal, "0755". data may be an
         open file, which is copied in bounded memory."""
         params: Dict[str, Any] = {"sandbox": self._sandbox, "path": path, "mode": mode, "append": append or None,
                                   "user": user, "parents": True}
+        if isinstance(data, (bytearray, memoryview)):
+            data = bytes(data)
         if isinstance(data, (str, bytes)) and len(data) <= INLINE:
             params["data"], params["encoding"] = pack(data)
             await self._client.call("fs.write", params)
@@ -57,6 +59,9 @@ class AsyncFiles:
         if isinstance(data, bytes):
             params["size_bytes"] = len(data)
             data = io.BytesIO(data)
+        if isinstance(data, io.TextIOBase) or not callable(getattr(data, "read", None)):
+            raise InvalidArgumentError(f"data of {type(data).__name__} cannot be written", op="write", field="data",
+                                       hint="give str, bytes or a file that was opened in mode 'rb'")
         await self._feed(params, data)
 
     async def upload(self, local: Local, path: str, *, mode: Optional[str] = None, user: Optional[str] = None) -> None:
@@ -69,12 +74,17 @@ class AsyncFiles:
                               "size_bytes": st.st_size, "mode": mode or f"{st.st_mode & 0o777:04o}"}, f)
 
     async def download(self, path: str, local: Local, *, user: Optional[str] = None) -> None:
-        """Copies a file of the sandbox to this machine, where it has mode 0600 or that of the file that it replaces."""
+        """Copies a file of the sandbox to this machine, where it takes the place of local when all of it is there. A new
+        file has mode 0600."""
         local = os.fspath(local)
         if local.endswith("/") or os.path.isdir(local):
             raise InvalidArgumentError(f"{local} is a folder: the name of a file is wanted", op="download", field="local")
-        with open(local, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as f:
-            await self._drain(path, f, user, 0)
+        place = Replacement(local)
+        try:
+            await self._drain(path, place.file, user, 0)
+            place.keep()
+        finally:
+            place.close()
 
     async def list(self, path: str = ".", *, recursive: bool = False, depth: Optional[int] = None,
                    user: Optional[str] = None) -> "List[t.File]":
@@ -118,7 +128,7 @@ class AsyncFiles:
     async def _feed(self, params: Dict[str, Any], source: BinaryIO) -> None:
         feeder = Feeder(source)
         try:
-            await self._client.call("fs.write", {**params, "fd": 0}, (feeder.fd,))
+            await self._client.call("fs.write", {**params, "fd": 0}, (feeder.fd,), on_sent=feeder.start)
         finally:
             await run(feeder.close)
 

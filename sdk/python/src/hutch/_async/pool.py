@@ -1,7 +1,7 @@
 """Sandboxes that wait for whoever asks."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Optional, Type
+from typing import TYPE_CHECKING, Optional, Type
 
 from .. import types as t
 from .._ids import exec_id
@@ -26,11 +26,11 @@ class AsyncSandboxPool:
     @classmethod
     async def create(cls, image: Optional[str] = None, *, size: int = 2, name: Optional[str] = None,
                      limit: Optional[int] = None, config: Optional[SandboxConfig] = None,
-                     client: "Optional[AsyncClient]" = None, **fields: Any) -> "AsyncSandboxPool":
-        """Makes a pool; it returns when the first sandbox waits. fields are those of SandboxConfig, without name,
-        workspace and mounts, which belong to one user of a sandbox."""
+                     client: "Optional[AsyncClient]" = None) -> "AsyncSandboxPool":
+        """Makes a pool; it returns when the first sandbox waits. config has no name, workspace and mounts, which belong
+        to one user of a sandbox."""
         client = client or _client.shared()
-        config = SandboxConfig.of(config, image, fields)
+        config = SandboxConfig.of(config, image=image)
         name = name or "pool-" + exec_id()[3:]
         params = {"name": name, "size": size, "sandbox": config.params()}
         return cls(client, await client.call("pool.create", params), limit)

@@ -8,7 +8,7 @@ from .. import types as t
 from .._connection import Connection
 from ..errors import ConnectionLostError, HutchError
 from ..results import ExecutionResult, Output, output_of, pack
-from ._io import AsyncMailbox, result
+from ._io import AsyncMailbox, called, result
 
 if TYPE_CHECKING:
     from .client import AsyncClient
@@ -68,7 +68,7 @@ class AsyncProcess:
                 if not self._over and not connection.lost:
                     connection.call("exec.detach", {"exec": self.id, "attachment": ident})
 
-    async def copy(self, on_stdout: Optional[Callable[[str], None]], on_stderr: Optional[Callable[[str], None]]) -> None:
+    async def copy(self, on_stdout: Optional[Callable[[str], Any]], on_stderr: Optional[Callable[[str], Any]]) -> None:
         """Hands out the output as text, until the command has ended."""
         take = {"stdout": on_stdout, "stderr": on_stderr}
         decode = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in take}
@@ -76,11 +76,11 @@ class AsyncProcess:
             fn = take[output.stream]
             text = decode[output.stream].decode(output.data)
             if fn and text:
-                fn(text)
+                await called(fn(text))
         for stream, fn in take.items():
             text = decode[stream].decode(b"", True)
             if fn and text:
-                fn(text)
+                await called(fn(text))
 
     async def _give(self, connection: Connection, ident: str, owed: int) -> int:
         """Lets the daemon send as much as was read. What fails here fails again where the reader sees it."""
@@ -118,9 +118,9 @@ class AsyncProcess:
     async def close_stdin(self) -> None:
         await self._client.rpc.exec_close_stdin(exec=self.id)
 
-    async def signal(self, name: str) -> None:
-        """Sends it a signal, such as "TERM"."""
-        await self._client.rpc.exec_signal(exec=self.id, signal=name)
+    async def signal(self, name: Union[str, int]) -> None:
+        """Sends it a signal, such as "TERM" or signal.SIGTERM."""
+        await self._client.rpc.exec_signal(exec=self.id, signal=name if isinstance(name, str) else str(int(name)))
 
     async def kill(self) -> None:
         """Kills it and everything that it has started."""

@@ -2,16 +2,14 @@
 
 import json
 import os
-import subprocess
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union, cast
 
-from .. import _find
 from .. import types as t
+from .._find import run_hutch
 from .._ids import exec_id
 from ..config import SandboxConfig
-from ..errors import (ConnectionLostError, FailedPreconditionError, HutchError, InvalidArgumentError,
-                      NotFoundError)
+from ..errors import ConnectionLostError, InvalidArgumentError, NotFoundError
 from ..results import ExecutionResult, pack
 from . import client as _client
 from ._io import run
@@ -52,12 +50,26 @@ class AsyncSandbox:
 
     @classmethod
     async def create(cls, image: Optional[str] = None, *, config: Optional[SandboxConfig] = None,
+                     template: Optional[str] = None, name: Optional[str] = None, workspace: Optional[str] = None,
+                     workspace_mode: Optional[str] = None, volumes: Optional[Mapping[str, str]] = None,
+                     mounts: Optional[Sequence[Mapping[str, Any]]] = None, env: Optional[Mapping[str, str]] = None,
+                     workdir: Optional[str] = None, user: Optional[str] = None,
+                     labels: Optional[Mapping[str, str]] = None, cpus: Optional[float] = None,
+                     memory: Union[int, str, None] = None, disk: Union[int, str, None] = None,
+                     pids: Optional[int] = None, timeout: Optional[float] = None, ttl: Optional[float] = None,
+                     idle: Optional[float] = None, allow: Optional[Sequence[str]] = None,
+                     block: Optional[Sequence[str]] = None, network: Union[str, Mapping[str, Any], None] = None,
+                     undo: Optional[bool] = None, options: Optional[Mapping[str, Any]] = None,
                      detached: bool = False, client: "Optional[AsyncClient]" = None,
-                     on_progress: Optional[Callable[[t.ProgressNotification], None]] = None,
-                     **fields: Any) -> "AsyncSandbox":
-        """Makes a sandbox: of an image such as "python:3.12", or of this machine's own programs. fields are those of
-        SandboxConfig: memory="2g", allow=["pypi.org"], workspace="."..."""
-        config = SandboxConfig.of(config, image, fields)
+                     on_progress: Optional[Callable[[t.ProgressNotification], None]] = None) -> "AsyncSandbox":
+        """Makes a sandbox: of an image such as "python:3.12", or of this machine's own programs. What it is made of is
+        described at SandboxConfig: memory="2g", allow=["pypi.org"], workspace="."... Two arguments are easily mixed up:
+        timeout is that of each command, ttl the life of the sandbox, both in seconds."""
+        config = SandboxConfig.of(
+            config, image=image, template=template, name=name, workspace=workspace, workspace_mode=workspace_mode,
+            volumes=volumes, mounts=mounts, env=env, workdir=workdir, user=user, labels=labels, cpus=cpus, memory=memory,
+            disk=disk, pids=pids, timeout=timeout, ttl=ttl, idle=idle, allow=allow, block=block, network=network,
+            undo=undo, options=options)
         client = client or _client.shared()
         if config.folders and os.geteuid() == 0:
             return await cls._create_as_root(client, config, detached)
@@ -69,6 +81,16 @@ class AsyncSandbox:
         if owned:
             client.link.owned.add(record["id"])
         return cls(client, record, detached=not owned)
+
+    @classmethod
+    async def from_snapshot(cls, snapshot: Union[str, t.Snapshot], *, name: Optional[str] = None,
+                            client: "Optional[AsyncClient]" = None) -> "AsyncSandbox":
+        """Makes a sandbox that goes on from the files of a snapshot."""
+        client = client or _client.shared()
+        ident = snapshot if isinstance(snapshot, str) else snapshot["id"]
+        record = (await client.rpc.sandbox_fork(snapshot=ident, name=name))["sandboxes"][0]
+        client.link.remove_at_exit(record["id"])
+        return cls(client, record, detached=False)
 
     @classmethod
     async def _create_as_root(cls, client: "AsyncClient", config: SandboxConfig, detached: bool) -> "AsyncSandbox":
@@ -83,7 +105,7 @@ class AsyncSandbox:
         if rest:
             raise InvalidArgumentError(f"{', '.join(sorted(rest))} cannot be combined with folders of root's", op="create",
                                        hint="run as an ordinary user, or leave them out")
-        done = await run(_run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment())
+        done = await run(run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment())
         record = cast(t.Sandbox, json.loads(done))
         if not detached:
             client.link.remove_at_exit(record["id"])
@@ -117,20 +139,22 @@ class AsyncSandbox:
     async def run(self, command: Command, *, stdin: Union[str, bytes, None] = None,
                   env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, user: Optional[str] = None,
                   timeout: Optional[float] = None, check: bool = False,
-                  on_stdout: Optional[Callable[[str], None]] = None,
-                  on_stderr: Optional[Callable[[str], None]] = None, **options: Any) -> ExecutionResult:
+                  on_stdout: Optional[Callable[[str], Any]] = None,
+                  on_stderr: Optional[Callable[[str], Any]] = None,
+                  options: Optional[Mapping[str, Any]] = None) -> ExecutionResult:
         """Runs a command and returns what became of it: a string is for the sandbox's shell, a list is the program and
-        its arguments. One that fails is no error, unless check is True. timeout is in seconds. on_stdout and on_stderr
-        get the output as it comes."""
+        its arguments. One that fails is no error, unless check is True. timeout is in seconds, by default that of the
+        sandbox or 180. on_stdout and on_stderr get the output as it comes. Of each stream the result has 1 MiB, its
+        beginning and end, unless options={"output_bytes": N} says more. Large input belongs in a file."""
         params = _exec_params(self.id, command, env, cwd, user, timeout, options)
         if stdin is not None:
-            params["stdin"], params["encoding"] = pack(stdin)
+            params["stdin"], params["encoding"] = _input(stdin)
             if params["encoding"] == "utf-8":
                 del params["encoding"]
         if on_stdout or on_stderr:
-            process = await self._start(params)
-            await process.copy(on_stdout, on_stderr)
-            res = await process.wait()
+            async with await self._start(params) as process:  # which ends where a callback raises
+                await process.copy(on_stdout, on_stderr)
+                res = await process.wait()
         else:
             res = ExecutionResult.of(await self._run(params))
         return res.check() if check else res
@@ -153,22 +177,20 @@ class AsyncSandbox:
     async def exec(self, command: Command, *, stdin: Union[str, bytes, bool, None] = None,
                    env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, user: Optional[str] = None,
                    timeout: Optional[float] = None, terminal: Union[bool, "tuple[int, int]"] = False,
-                   **options: Any) -> AsyncProcess:
-        """Starts a command, as run does, and returns while it runs: iterate over its output, or wait for it. stdin=True
-        leaves stdin open for AsyncProcess.write. terminal, True or (rows, columns), gives it a terminal."""
+                   options: Optional[Mapping[str, Any]] = None) -> AsyncProcess:
+        """Starts a command, as run does, and returns while it runs: iterate over its output, or wait for it. It is killed
+        at the end of its with block; without one it goes on, also where nobody waits for it any more. stdin=True leaves
+        stdin open for AsyncProcess.write. terminal, True or (rows, columns), gives it a terminal. Without timeout a
+        command that has neither may run for as long as the sandbox lives."""
         params = _exec_params(self.id, command, env, cwd, user, timeout, options)
         if terminal:
-            rows, cols = terminal if isinstance(terminal, tuple) else (24, 80)
+            rows, cols = terminal if isinstance(terminal, tuple) and len(terminal) == 2 else (24, 80)
             params["pty"] = {"rows": rows, "cols": cols}
-        if isinstance(stdin, (str, bytes)):
-            params["stdin"], params["encoding"] = pack(stdin)
-        process = await self._start(params)
-        if not terminal and not stdin:
-            try:
-                await process.close_stdin()
-            except FailedPreconditionError:
-                pass  # it has ended
-        return process
+        elif stdin is None or stdin is False:
+            params["background"] = True
+        if stdin is not None and not isinstance(stdin, bool):
+            params["stdin"], params["encoding"] = _input(stdin)
+        return await self._start(params)
 
     async def _start(self, params: Dict[str, Any]) -> AsyncProcess:
         """exec.start, as _run does it."""
@@ -219,22 +241,29 @@ class AsyncSandbox:
         await self.refresh()
 
     async def fork(self, count: int = 1) -> "List[AsyncSandbox]":
-        """Sandboxes that go on from the files of this one, each for itself. They stay until they are removed, or until
-        the end of their with block."""
+        """Sandboxes that go on from the files of this one, each for itself. They are removed at the end of their with
+        block, or when the program ends; if it is killed they stay."""
         forked = await self.client.rpc.sandbox_fork(sandbox=self.id, count=count)
+        for record in forked["sandboxes"]:
+            self.client.link.remove_at_exit(record["id"])
         return [AsyncSandbox(self.client, record, detached=False) for record in forked["sandboxes"]]
 
     async def snapshot(self, name: Optional[str] = None) -> t.Snapshot:
         """Keeps what its files are now. Processes are not in it."""
         return await self.client.rpc.snapshot_create(sandbox=self.id, name=name)
 
-    async def restore(self, snapshot: str) -> None:
-        """Gives it the files of a snapshot that was taken of it; its processes end."""
+    async def restore(self, snapshot: Union[str, t.Snapshot]) -> None:
+        """Gives it the files of a snapshot that was taken of it; its processes end. From then on it is removed when the
+        program ends, and stays if it is killed."""
+        snapshot = snapshot if isinstance(snapshot, str) else snapshot["id"]
         taken = (await self.client.rpc.snapshot_list(sandbox=self.id))["snapshots"]
         if not any(snapshot in (s["id"], s.get("name")) for s in taken):
             raise NotFoundError(f"there is no snapshot {snapshot!r} of the sandbox {self.id}", op="restore",
                                 hint="fork goes on from another's: client.rpc.sandbox_fork(snapshot=...)")
         await self.client.rpc.snapshot_restore(snapshot=snapshot)
+        if not self._detached:
+            self.client.link.owned.discard(self.id)
+            self.client.link.remove_at_exit(self.id)
 
     async def undo(self, to_call: Optional[str] = None) -> None:
         """Takes back what the last call of code.run or of a tool did to its files, or all since a call. It must have
@@ -259,11 +288,25 @@ class AsyncSandbox:
 
 
 def _exec_params(sandbox: str, command: Command, env: Optional[Mapping[str, str]], cwd: Optional[str],
-                 user: Optional[str], timeout: Optional[float], options: Dict[str, Any]) -> Dict[str, Any]:
+                 user: Optional[str], timeout: Optional[float],
+                 options: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     params: Dict[str, Any] = {"sandbox": sandbox, "env": dict(env) if env else None, "cwd": cwd, "user": user,
-                              "timeout_s": timeout, **options}
-    params["command" if isinstance(command, str) else "argv"] = command if isinstance(command, str) else [*command]
+                              "timeout_s": timeout, **(options or {})}
+    if isinstance(command, str):
+        params["command"] = command
+    elif isinstance(command, (list, tuple)) and all(isinstance(word, (str, os.PathLike)) for word in command):
+        params["argv"] = [os.fspath(word) for word in command]
+    else:
+        raise InvalidArgumentError(f"{command!r} is no command", op="run", field="command",
+                                   hint='give a string for the shell, or a list of strings: ["ls", "-l"]')
     return params
+
+
+def _input(stdin: Union[str, bytes]) -> "tuple[str, str]":
+    if not isinstance(stdin, (str, bytes)):
+        raise InvalidArgumentError(f"stdin of {type(stdin).__name__} is no input", op="run", field="stdin",
+                                   hint="give str or bytes; exec(..., stdin=True) leaves it open to be written to")
+    return pack(stdin)
 
 
 def _flags(params: Dict[str, Any]) -> "tuple[List[str], List[str]]":
@@ -293,11 +336,3 @@ def _flags(params: Dict[str, Any]) -> "tuple[List[str], List[str]]":
         flags += [f"{flag}={value}" for value in values]
     rest += [*params, *limits, *network]
     return flags, rest
-
-
-def _run_hutch(arguments: List[str], env: Dict[str, str]) -> bytes:
-    done = subprocess.run([_find.binary(), *arguments], env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    if done.returncode != 0:
-        raise HutchError(done.stderr.decode("utf-8", "replace").strip(), op="create")
-    return done.stdout

@@ -18,6 +18,10 @@ def result(call: Call) -> Any:
         raise
 
 
+def called(value: Any) -> None:
+    """Awaits nothing."""
+
+
 def run(fn: Callable[..., T], *args: Any) -> T:
     return fn(*args)
 

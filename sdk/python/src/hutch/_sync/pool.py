@@ -2,7 +2,7 @@
 """Sandboxes that wait for whoever asks."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Optional, Type
+from typing import TYPE_CHECKING, Optional, Type
 
 from .. import types as t
 from .._ids import exec_id
@@ -27,11 +27,11 @@ class SandboxPool:
     @classmethod
     def create(cls, image: Optional[str] = None, *, size: int = 2, name: Optional[str] = None,
                      limit: Optional[int] = None, config: Optional[SandboxConfig] = None,
-                     client: "Optional[Client]" = None, **fields: Any) -> "SandboxPool":
-        """Makes a pool; it returns when the first sandbox waits. fields are those of SandboxConfig, without name,
-        workspace and mounts, which belong to one user of a sandbox."""
+                     client: "Optional[Client]" = None) -> "SandboxPool":
+        """Makes a pool; it returns when the first sandbox waits. config has no name, workspace and mounts, which belong
+        to one user of a sandbox."""
         client = client or _client.shared()
-        config = SandboxConfig.of(config, image, fields)
+        config = SandboxConfig.of(config, image=image)
         name = name or "pool-" + exec_id()[3:]
         params = {"name": name, "size": size, "sandbox": config.params()}
         return cls(client, client.call("pool.create", params), limit)

@@ -9,7 +9,7 @@ from .. import types as t
 from .._connection import Connection
 from ..errors import ConnectionLostError, HutchError
 from ..results import ExecutionResult, Output, output_of, pack
-from ._io import Mailbox, result
+from ._io import Mailbox, called, result
 
 if TYPE_CHECKING:
     from .client import Client
@@ -69,7 +69,7 @@ class Process:
                 if not self._over and not connection.lost:
                     connection.call("exec.detach", {"exec": self.id, "attachment": ident})
 
-    def copy(self, on_stdout: Optional[Callable[[str], None]], on_stderr: Optional[Callable[[str], None]]) -> None:
+    def copy(self, on_stdout: Optional[Callable[[str], Any]], on_stderr: Optional[Callable[[str], Any]]) -> None:
         """Hands out the output as text, until the command has ended."""
         take = {"stdout": on_stdout, "stderr": on_stderr}
         decode = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in take}
@@ -77,11 +77,11 @@ class Process:
             fn = take[output.stream]
             text = decode[output.stream].decode(output.data)
             if fn and text:
-                fn(text)
+                called(fn(text))
         for stream, fn in take.items():
             text = decode[stream].decode(b"", True)
             if fn and text:
-                fn(text)
+                called(fn(text))
 
     def _give(self, connection: Connection, ident: str, owed: int) -> int:
         """Lets the daemon send as much as was read. What fails here fails again where the reader sees it."""
@@ -119,9 +119,9 @@ class Process:
     def close_stdin(self) -> None:
         self._client.rpc.exec_close_stdin(exec=self.id)
 
-    def signal(self, name: str) -> None:
-        """Sends it a signal, such as "TERM"."""
-        self._client.rpc.exec_signal(exec=self.id, signal=name)
+    def signal(self, name: Union[str, int]) -> None:
+        """Sends it a signal, such as "TERM" or signal.SIGTERM."""
+        self._client.rpc.exec_signal(exec=self.id, signal=name if isinstance(name, str) else str(int(name)))
 
     def kill(self) -> None:
         """Kills it and everything that it has started."""

@@ -153,6 +153,8 @@ func TestBadRequests(t *testing.T) {
 		{"no JSON", "POST", "/v2/sandboxes", "x", []string{"X-API-KEY", token}, http.StatusBadRequest, "JSON"},
 		{"volumes", "POST", "/v2/sandboxes", `{"templateID": "base", "volumeMounts": [{}]}`,
 			[]string{"X-API-KEY", token}, http.StatusBadRequest, "volumeMounts"},
+		{"a volume", "POST", "/volumes", "{}", nil, http.StatusNotImplemented, "hutch run --volume"},
+		{"a build", "POST", "/v3/templates", "{}", nil, http.StatusNotImplemented, "hutch template create"},
 		{"a registry that is not named", "POST", "/v2/sandboxes", `{"templateID": "127.0.0.1:1/x"}`,
 			[]string{"X-API-KEY", token}, http.StatusForbidden, "--registry"},
 		{"time", "POST", "/v2/sandboxes", `{"templateID": "base", "timeout": -1}`, []string{"X-API-KEY", token},

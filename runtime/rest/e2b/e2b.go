@@ -74,11 +74,31 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.Handle("GET /files", http.HandlerFunc(s.readFile))
 	mux.Handle("POST /files", http.HandlerFunc(s.writeFiles))
+	for path, why := range absent {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotImplemented, why) })
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "no such path: docs/e2b.md says what of E2B's API is here")
 	})
 	return s.withPreviews(s.rest.Guarded(mux))
 }
+
+// absent are E2B's paths of what is not here, and what there is instead.
+var absent = map[string]string{
+	"/volumes":         noVolumes,
+	"/volumes/":        noVolumes,
+	"POST /templates":  noBuilds,
+	"/v2/templates":    noBuilds,
+	"/v3/templates":    noBuilds,
+	"/v2/templates/":   noBuilds,
+	"/v3/templates/":   noBuilds,
+	"POST /templates/": noBuilds,
+}
+
+const (
+	noVolumes = "volumes are not here: snapshots keep files, and `hutch run --volume NAME:/data` mounts a volume of hutch's"
+	noBuilds  = "templates are not built by this API: `hutch template create` makes them (docs/templates.md)"
+)
 
 // handler answers a request of the API: with a value as JSON, or with no body.
 type handler func(w http.ResponseWriter, r *http.Request) (status int, answer any, err error)

@@ -16,6 +16,8 @@ from .errors import ConnectionLostError, InvalidArgumentError, from_wire
 # MAX_LINE is the longest request in bytes, MAX_FDS how many descriptors ride on one.
 MAX_LINE = 4 << 20
 MAX_FDS = 8
+# CANCEL_WAIT is how long, in seconds, a call that was cancelled waits for its answer, which says that nothing is left.
+CANCEL_WAIT = 10.0
 
 Sink = Callable[[Dict[str, Any]], None]
 

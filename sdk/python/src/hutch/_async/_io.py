@@ -5,17 +5,18 @@ import inspect
 from collections import deque
 from typing import Any, Callable, Deque, Dict, TypeVar
 
-from .._connection import Call
+from .._connection import CANCEL_WAIT, Call
 
 T = TypeVar("T")
 
 
 async def result(call: Call) -> Any:
-    """What the daemon answers. A task that is cancelled cancels the call."""
+    """What the daemon answers. A task that is cancelled cancels the call, and ends when nothing of it is left."""
     try:
         return await asyncio.wrap_future(call.reply)
     except asyncio.CancelledError:
         call.cancel()
+        await asyncio.wait([asyncio.wrap_future(call.reply)], timeout=CANCEL_WAIT)
         raise
 
 

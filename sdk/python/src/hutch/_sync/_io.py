@@ -1,20 +1,22 @@
 """How to wait, for threads. hutch/_async/_io.py has the same for asyncio."""
 
+import concurrent.futures
 import queue
 from typing import Any, Callable, Dict, TypeVar
 
-from .._connection import Call
+from .._connection import CANCEL_WAIT, Call
 
 T = TypeVar("T")
 
 
 def result(call: Call) -> Any:
-    """What the daemon answers. A KeyboardInterrupt cancels the call."""
+    """What the daemon answers. A KeyboardInterrupt cancels the call, and is raised when nothing of it is left."""
     try:
         return call.reply.result()
     except BaseException:
         if not call.reply.done():
             call.cancel()
+            concurrent.futures.wait([call.reply], timeout=CANCEL_WAIT)
         raise
 
 

@@ -1,8 +1,9 @@
 /** The files of a sandbox. */
 
+import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
-import { basename } from "node:path";
+import { type FileHandle, lstat, open, rename, unlink } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 
 import type { Client } from "./client.js";
 import { InvalidArgumentError, NotFoundError } from "./errors.js";
@@ -118,15 +119,30 @@ export class Files {
     }
   }
 
-  /** Copies a file of the sandbox to this machine, where it has mode 0600 or that of the file that it replaces. */
+  /**
+   * Copies a file of the sandbox to this machine, where it takes the place of local when all of it is there: a link is
+   * replaced and not followed. A new file has mode 0600.
+   */
   async download(path: string, local: string, options: UserOption = {}): Promise<void> {
     if (local.endsWith("/")) {
       throw new InvalidArgumentError(`${local} is a folder: the name of a file is wanted`,
         { op: "download", field: "local" });
     }
-    const file = await open(local, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC, 0o600);
+    const name = `.${basename(local).slice(0, 64)}.${randomBytes(6).toString("hex")}`;
+    const temporary = join(dirname(resolve(local)), name);
+    const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
     try {
       for await (const piece of this.stream(path, options)) await file.writeFile(piece);
+      const old = await lstat(local).catch(() => undefined);
+      if (old?.isDirectory()) {
+        throw new InvalidArgumentError(`${local} is a folder: the name of a file is wanted`,
+          { op: "download", field: "local" });
+      }
+      if (old?.isFile()) await file.chmod(old.mode & 0o777);
+      await rename(temporary, local);
+    } catch (error) {
+      await unlink(temporary);
+      throw error;
     } finally {
       await file.close();
     }

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmod, chown, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 
 import * as hutch from "@hutch-sh/sdk";
@@ -158,7 +158,8 @@ describe("one sandbox for all", () => {
       await files.upload(local, "/tmp/into/");
       assert.deepEqual([(await files.stat("/tmp/into/local")).size, (await files.stat("/tmp/into/local")).mode],
         [data.length, "0600"]);
-      await assert.rejects(files.download("/tmp/nothing", join(folder, "none")), hutch.NotFoundError);
+      await assert.rejects(files.download("/tmp/nothing", local), hutch.NotFoundError);
+      assert.deepEqual(await readdir(folder), [basename(local)]);
       await assert.rejects(files.download("/tmp/large", folder + "/"), hutch.InvalidArgumentError);
     } finally {
       await rm(folder, { recursive: true });

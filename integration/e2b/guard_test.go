@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -153,6 +154,11 @@ func TestBadRequests(t *testing.T) {
 		{"no JSON", "POST", "/v2/sandboxes", "x", []string{"X-API-KEY", token}, http.StatusBadRequest, "JSON"},
 		{"volumes", "POST", "/v2/sandboxes", `{"templateID": "base", "volumeMounts": [{}]}`,
 			[]string{"X-API-KEY", token}, http.StatusBadRequest, "volumeMounts"},
+		{"the host's loopback", "POST", "/v2/sandboxes",
+			`{"templateID": "base", "network": {"allowOut": ["x.example:80", "127.0.0.0/8"]}}`,
+			[]string{"X-API-KEY", token}, http.StatusForbidden, "host-ports"},
+		{"the host's network", "PUT", "/sandboxes/" + b.SandboxID + "/network", `{"allowOut": ["10.0.0.0/8"]}`,
+			[]string{"X-API-KEY", token}, http.StatusForbidden, "host-ports"},
 		{"a volume", "POST", "/volumes", "{}", nil, http.StatusNotImplemented, "hutch run --volume"},
 		{"a build", "POST", "/v3/templates", "{}", nil, http.StatusNotImplemented, "hutch template create"},
 		{"a registry that is not named", "POST", "/v2/sandboxes", `{"templateID": "127.0.0.1:1/x"}`,
@@ -261,6 +267,10 @@ func TestPreview(t *testing.T) {
 		{"cookie", "/", []string{"Cookie", "own=1; e2b_traffic=" + b.TrafficAccessToken}, http.StatusOK,
 			"Cookie: own=1\n"},
 		{"query", "/?e2b_traffic_access_token=" + b.TrafficAccessToken, nil, http.StatusSeeOther, ""},
+		{"query of who has a header", "/?c=d&e2b_traffic_access_token=" + b.TrafficAccessToken,
+			[]string{"E2B-Traffic-Access-Token", b.TrafficAccessToken}, http.StatusOK, "/?c=d\n"},
+		{"the server's key", "/", []string{"E2B-Traffic-Access-Token", b.TrafficAccessToken,
+			"Authorization", "Bearer e2b_" + token}, http.StatusOK, "Host: " + host + "\n"},
 		{"no token", "/", nil, http.StatusUnauthorized, "E2B-Traffic-Access-Token"},
 		{"the token for processes", "/", []string{"E2B-Traffic-Access-Token", b.EnvdAccessToken},
 			http.StatusUnauthorized, ""},
@@ -277,5 +287,53 @@ func TestPreview(t *testing.T) {
 		if strings.Contains(text, token) || status == http.StatusOK && strings.Contains(text, b.TrafficAccessToken) {
 			t.Errorf("%s: the sandbox sees a secret: %s", tt.name, text)
 		}
+	}
+	no := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	r, err := http.NewRequest("GET", s.e2b+"//evil.example/x?e2b_traffic_access_token="+b.TrafficAccessToken, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	answer, err := no.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if to := answer.Header.Get("Location"); to != "/evil.example/x" {
+		t.Errorf("it leads to %q", to)
+	}
+	for port := 9000; port < 9040; port++ { // the owner has ports left
+		s.ask(t, "GET", "/", "", "Host", fmt.Sprintf("%d-%s.localhost", port, b.SandboxID),
+			"E2B-Traffic-Access-Token", b.TrafficAccessToken)
+	}
+	if n := strings.Count(w.OK(t, "rpc", "port.list", `{"sandbox": "`+b.SandboxID+`"}`), `"address"`); n > 16 {
+		t.Errorf("%d ports are open", n)
+	}
+	status, text := s.ask(t, "GET", "/again", "", "Host", host, "E2B-Traffic-Access-Token", b.TrafficAccessToken)
+	if status != http.StatusOK {
+		t.Errorf("%d: %s", status, text)
+	}
+}
+
+// TestRefusedFork: a sandbox of a snapshot that is refused its network does not run on.
+func TestRefusedFork(t *testing.T) {
+	testenv.Axes(t)
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w)
+	b := s.made(t)
+	key := []string{"X-API-KEY", token}
+	status, text := s.ask(t, "POST", "/sandboxes/"+b.SandboxID+"/snapshots", "{}", key...)
+	var snapshot struct{ SnapshotID string }
+	if err := json.Unmarshal([]byte(text), &snapshot); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d, %v: %s", status, err, text)
+	}
+	body := `{"templateID": "` + snapshot.SnapshotID + `", "network": {"allowOut": ["127.0.0.0/8"]}}`
+	if status, text = s.ask(t, "POST", "/v2/sandboxes", body, key...); status != http.StatusForbidden ||
+		!strings.Contains(text, "host-ports") {
+		t.Errorf("%d: %s", status, text)
+	}
+	if _, text = s.ask(t, "GET", "/v2/sandboxes", "", key...); strings.Count(text, `"sandboxID"`) != 1 {
+		t.Errorf("there are %s", text)
 	}
 }

@@ -165,11 +165,12 @@ func TestBadRequests(t *testing.T) {
 	s.ask(t, "PATCH", at, object{"network": object{"allow": []string{"tcp://host:1234"}}}).
 		fails(http.StatusForbidden, "permission_denied")
 	// or another machine's
-	for _, address := range []string{"127.0.0.1", "192.168.7.9/32", "::1/128", "::ffff:10.1.2.3"} {
+	for _, address := range []string{"127.0.0.1", "127.0.0.0/8", "0.0.0.0/8", "192.168.7.9/32", "192.168.7.0/24",
+		"10.0.0.0/8", "::1/128", "::ffff:10.1.2.3", "64:ff9b::7f00:1", "2002:7f00:1::/48", "168.63.129.16"} {
 		raw("/sandboxes", `{"network": {"allowCIDRs": ["`+address+`"]}}`, "application/json").
 			fails(http.StatusForbidden, "permission_denied", "--grant host-ports")
 	}
-	s.sandbox(t, object{"network": object{"allowCIDRs": []string{"192.168.7.0/24"}}})
+	s.sandbox(t, object{"network": object{"allowCIDRs": []string{"0.0.0.0/0", "8.8.8.0/24"}}})
 	granted := serve(t, w, "--grant", "host-ports")
 	granted.sandbox(t, object{"network": object{"allow": []string{"host:1234"},
 		"allowCIDRs": []string{"192.168.7.9/32"}}})

@@ -69,7 +69,7 @@ func (s *Server) once(r *http.Request, n *NewSandbox, sp *api.Spec,
 		return none, api.Errorf(api.InvalidArgument, "Idempotency-Key has %d characters", len(key)).
 			WithField("Idempotency-Key").WithHint("use 1 to %d, such as a UUID", maxKey)
 	}
-	text, err := json.Marshal(n)
+	text, err := json.Marshal([]any{n, sp.Labels}) // which have what other shapes ask for
 	if err != nil {
 		return none, err
 	}

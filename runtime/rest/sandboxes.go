@@ -150,8 +150,8 @@ func (s *Server) pull(image string) api.PullPolicy {
 	return api.PullNever
 }
 
-// mayReach refuses a policy that lets a sandbox reach ports of the host, unless that is granted. A range may hold the
-// host's addresses, which are refused when they are connected to; one that is named by itself would not be.
+// mayReach refuses a policy that lets a sandbox reach ports of the host or what lies around it, unless that is granted:
+// a name leads where its owner says, to the host's loopback, too, and a range of that would let it.
 func (s *Server) mayReach(p *api.NetPolicy) error {
 	for _, entry := range p.Allow {
 		pattern, err := api.ParseNetPattern(entry)
@@ -165,8 +165,9 @@ func (s *Server) mayReach(p *api.NetPolicy) error {
 		}
 	}
 	for _, entry := range p.AllowCIDRs {
-		if mayBeHost(entry) {
-			if err := s.granted(GrantHostPorts, "the address "+entry+", which may be this machine's,"); err != nil {
+		if near(entry) {
+			what := "the address " + entry + ", which may be this machine's or its network's,"
+			if err := s.granted(GrantHostPorts, what); err != nil {
 				return err
 			}
 		}
@@ -174,29 +175,43 @@ func (s *Server) mayReach(p *api.NetPolicy) error {
 	return nil
 }
 
-// mayBeHost reports whether an entry of allowCIDRs is a single address that is the host's, or may become it: any that
-// is not of the public internet.
-func mayBeHost(entry string) bool {
+// reserved are ranges besides those that netip knows which are no public internet (IANA's special-purpose registries),
+// or in which an address is that of another range: 6to4, Teredo. The cloud's host agent of 168.63.129.16 is as near.
+var reserved = func() (all []netip.Prefix) {
+	for _, text := range strings.Fields(`0.0.0.0/8 100.64.0.0/10 168.63.129.16/32 192.0.0.0/24 192.0.2.0/24
+		192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4
+		::/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20 4000::/2 8000::/1`) {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}()
+
+// near reports whether an entry of allowCIDRs names what is not of the public internet: the host, or what may be of its
+// network. Larger ranges, in which such addresses lie, do not open them (netfilter/policy, address).
+func near(entry string) bool {
 	p, err := netip.ParsePrefix(entry)
 	if err != nil {
 		a, err := netip.ParseAddr(entry)
 		if err != nil {
 			return false // the daemon says what is wrong
 		}
-		p = netip.PrefixFrom(a, a.BitLen())
+		p = netip.PrefixFrom(a.WithZone(""), a.BitLen())
 	}
-	a := p.Addr().Unmap().WithZone("")
-	if !p.IsSingleIP() {
+	if p.Bits() == 0 {
 		return false
 	}
-	if !a.IsGlobalUnicast() || a.IsPrivate() {
+	a := p.Masked().Addr()
+	if a.Is4In6() || !a.IsGlobalUnicast() || a.IsPrivate() {
+		return true
+	}
+	if slices.ContainsFunc(reserved, func(r netip.Prefix) bool { return r.Bits() <= p.Bits() && r.Contains(a) }) {
 		return true
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc(own, func(o net.Addr) bool {
+	return p.IsSingleIP() && slices.ContainsFunc(own, func(o net.Addr) bool {
 		n, ok := o.(*net.IPNet)
 		return ok && n.IP.Equal(a.AsSlice())
 	})

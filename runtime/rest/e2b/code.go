@@ -245,11 +245,12 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, c *call) error 
 	}
 	res := api.CodeResult{}
 	if strings.TrimSpace(e.Code) != "" {
-		if res, err = s.run(r.Context(), c, language, id, e.Code); err != nil {
-			return err
-		}
+		res, err = s.run(r.Context(), c, language, id, e.Code)
 	}
-	back()
+	back() // also where the client has gone
+	if err != nil {
+		return err
+	}
 	lines := linesOf(&res, e.Code, time.Now())
 	if res.Exec != "" {
 		lines = append(lines, map[string]any{"type": "number_of_executions",
@@ -347,6 +348,9 @@ func resultOf(a *api.Artifact) map[string]any {
 	return r
 }
 
+// maxCells bounds a table that is turned. A row may be shorter than the columns are many.
+const maxCells = 1 << 20
+
 // columns is a table by its columns. What no table is, which only code in the sandbox can send, has none.
 func columns(text string) map[string][]any {
 	var table struct {
@@ -355,6 +359,9 @@ func columns(text string) map[string][]any {
 	}
 	byName := map[string][]any{}
 	if json.Unmarshal([]byte(text), &table) != nil {
+		return byName
+	}
+	if len(table.Columns)*len(table.Data) > maxCells {
 		return byName
 	}
 	for i, name := range table.Columns {

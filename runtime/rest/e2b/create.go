@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -188,6 +189,10 @@ func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string,
 	}
 	if err == nil {
 		err = s.extend(ctx, id, *n.timeout())
+	}
+	if err != nil { // it would run on with what its origin may
+		_, rerr := rest.Do(context.WithoutCancel(ctx), s.rest, api.CallSandboxRemove, api.SandboxParams{Sandbox: id})
+		err = errors.Join(err, rerr)
 	}
 	return id, err
 }

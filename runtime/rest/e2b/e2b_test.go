@@ -239,3 +239,23 @@ func TestUnpacked(t *testing.T) {
 		t.Error("br was taken")
 	}
 }
+
+// TestColumns: a table of a sandbox's is turned, and one that would be too large is none.
+func TestColumns(t *testing.T) {
+	if got := columns(`{"columns": ["a", "b"], "data": [[1, 2], [3]]}`); len(got["a"]) != 2 || len(got["b"]) != 1 {
+		t.Errorf("%v", got)
+	}
+	const n = 20_000
+	text := `{"columns": [0` + strings.Repeat(",0", n) + `], "data": [[]` + strings.Repeat(",[]", n) + `]}`
+	if got := columns(text); len(got) != 0 {
+		t.Errorf("%d columns", len(got))
+	}
+}
+
+// TestLongLine: a line that no event is as long as ends the watch, also where it comes whole.
+func TestLongLine(t *testing.T) {
+	var l lines
+	if _, err := l.add([]byte(`{"name": "` + strings.Repeat("x", maxLine) + `"}` + "\n")); err == nil {
+		t.Error("it is taken")
+	}
+}

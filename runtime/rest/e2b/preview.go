@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,23 +62,37 @@ func (s *Server) preview(w http.ResponseWriter, r *http.Request, id string, port
 	token := s.tokenOf(id, forTraffic)
 	cookie, err := r.Cookie(trafficCookie)
 	has := same(r.Header.Get(trafficHeader), token) || err == nil && same(cookie.Value, token)
-	if q := r.URL.Query(); !has && same(q.Get(trafficQuery), token) {
-		http.SetCookie(w, &http.Cookie{Name: trafficCookie, Value: token, Path: "/", HttpOnly: true,
-			SameSite: http.SameSiteLaxMode})
-		q.Del(trafficQuery)
-		http.Redirect(w, r, (&url.URL{Path: r.URL.Path, RawQuery: q.Encode()}).String(), http.StatusSeeOther)
-		return nil
+	if q := r.URL.Query(); q.Has(trafficQuery) {
+		right := same(q.Get(trafficQuery), token)
+		q.Del(trafficQuery) // the sandbox does not get it
+		r.URL.RawQuery = q.Encode()
+		if !has && right {
+			http.SetCookie(w, &http.Cookie{Name: trafficCookie, Value: token, Path: "/", HttpOnly: true,
+				SameSite: http.SameSiteLaxMode})
+			// A path that begins with two slashes would be another host.
+			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: r.URL.RawQuery}
+			http.Redirect(w, r, to.String(), http.StatusSeeOther)
+			return nil
+		}
 	}
-	c, err := s.reached(r.Context(), id, r)
-	if !has && (err != nil || rest.Own(&c.sb, labelPublic) == "") { // nor is it said which sandboxes there are
+	if !has && !s.public(r.Context(), id) { // nor is it said which sandboxes there are, or one woken
 		refuse(w, http.StatusUnauthorized, "the request has no "+trafficHeader+": sandbox.traffic_access_token; "+
 			"browsers have it by ?"+trafficQuery+"= once, and nobody needs it with allowPublicTraffic: true")
 		return nil
 	}
-	if err != nil {
+	if _, err := s.reached(r.Context(), id, r); err != nil {
 		return err
 	}
+	if _, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); same(bare(key), s.cfg.Token) {
+		r.Header.Del("Authorization") // anything else there is the sandbox's own
+	}
 	return s.previews.serve(w, r, s, id, port)
+}
+
+// public reports whether strangers may use the servers of a sandbox.
+func (s *Server) public(ctx context.Context, id string) bool {
+	sb, err := s.rest.Sandbox(ctx, id)
+	return err == nil && sb.ID == id && rest.Own(&sb, labelPublic) != ""
 }
 
 // previews are the ports that have been asked for, each by a socket that only this user may connect to.
@@ -87,6 +102,8 @@ type previews struct {
 
 	mu  sync.Mutex // also while a port is exposed: the second request waits for it
 	all map[previewKey]*httputil.ReverseProxy
+	// order is that in which they were opened.
+	order []previewKey
 }
 
 type previewKey struct {
@@ -135,7 +152,28 @@ func (p *previews) open(ctx context.Context, s *Server, key previewKey) (*httput
 		p.all = map[previewKey]*httputil.ReverseProxy{}
 	}
 	p.all[key] = p.proxy(key, path)
+	p.order = append(slices.DeleteFunc(p.order, func(k previewKey) bool { return k == key }), key)
+	p.evict(ctx, s, key.id)
 	return p.all[key], nil
+}
+
+// maxPreviews bounds the ports of one sandbox, of which hutchd has 64: strangers may ask for any number of a public
+// one. The one that was opened first makes room for the next.
+const maxPreviews = 16
+
+func (p *previews) evict(ctx context.Context, s *Server, id string) {
+	var own []previewKey
+	for _, key := range p.order {
+		if key.id == id {
+			own = append(own, key)
+		}
+	}
+	for _, key := range own[:max(0, len(own)-maxPreviews)] {
+		_, _ = rest.Do(ctx, s.rest, api.CallPortClose, api.PortCloseParams{Sandbox: id, Port: key.port,
+			Address: p.path(key)}) // a stop may have closed it
+		delete(p.all, key)
+		p.order = slices.DeleteFunc(p.order, func(k previewKey) bool { return k == key })
+	}
 }
 
 func (p *previews) proxy(key previewKey, path string) *httputil.ReverseProxy {

@@ -57,8 +57,11 @@ func (s *Server) knows(r *http.Request) bool {
 		strings.EqualFold(scheme, "Bearer") {
 		key = strings.TrimSpace(token)
 	}
-	return s.cfg.Token != "" && same(strings.TrimPrefix(key, "e2b_"), s.cfg.Token)
+	return s.cfg.Token != "" && same(bare(key), s.cfg.Token)
 }
+
+// bare is the token in a key.
+func bare(key string) string { return strings.TrimPrefix(strings.TrimSpace(key), "e2b_") }
 
 // call is a request to a sandbox.
 type call struct {
@@ -187,11 +190,7 @@ func (s *Server) signer(r *http.Request, g signature) (*call, error) {
 		if !same(g.given, g.by(s.tokenOf(id, forAccess))) {
 			return nil, wrong
 		}
-		return s.reached(r.Context(), id, r)
-	}
-	if s.signed.Tokens() < 1 {
-		return nil, api.Errorf(api.ResourceExhausted, "too many URLs that no sandbox has signed").
-			WithHint("try again in a second")
+		return s.signedBy(r, id, g)
 	}
 	all, err := s.rest.Sandboxes(r.Context(), nil)
 	if err != nil {
@@ -204,8 +203,20 @@ func (s *Server) signer(r *http.Request, g signature) (*call, error) {
 		}
 	}
 	if found == "" {
-		s.signed.Allow()
+		if !s.signed.Allow() { // those that are signed are served meanwhile
+			return nil, api.Errorf(api.ResourceExhausted, "too many URLs that no sandbox has signed").
+				WithHint("try again in a second")
+		}
 		return nil, wrong
 	}
-	return s.reached(r.Context(), found, r)
+	return s.signedBy(r, found, g)
+}
+
+// signedBy is a request whose user is the one that was signed, and no other that its headers may name.
+func (s *Server) signedBy(r *http.Request, id string, g signature) (*call, error) {
+	c, err := s.reached(r.Context(), id, r)
+	if err == nil {
+		c.user = userOf(g.user)
+	}
+	return c, err
 }

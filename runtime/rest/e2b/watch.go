@@ -25,9 +25,11 @@ var watchProgram string
 
 // Bounds of what is held of a watch.
 const (
-	maxLine       = 16 << 10 // bytes of one event: twice the longest path, escaped
+	maxLine       = 32 << 10 // bytes of one event: the longest path, escaped
 	maxHeldEvents = 10_000   // of a watcher that is not asked
+	maxHeldBytes  = 1 << 20  // of names, of the same
 	maxWatchers   = 100
+	maxOfSandbox  = 20
 	watcherIdle   = 10 * time.Minute // that nobody asks
 )
 
@@ -60,7 +62,7 @@ func (l *lines) add(piece []byte) (whole []told, err error) {
 			break
 		}
 		var t told
-		if err := json.Unmarshal(line, &t); err != nil {
+		if len(line) > maxLine || json.Unmarshal(line, &t) != nil {
 			return whole, errNonsense
 		}
 		whole, l.rest = append(whole, t), rest
@@ -217,6 +219,7 @@ type watcher struct {
 
 	mu     sync.Mutex
 	events []fileEvent
+	bytes  int // of their names
 }
 
 func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) (*watcherRef, error) {
@@ -230,8 +233,8 @@ func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) 
 	if !s.watchers.add(id, x) {
 		x.end()
 		s.endWatch(ctx, w)
-		return nil, api.Errorf(api.ResourceExhausted, "there are %d watchers", maxWatchers).
-			WithHint("stop some: handle.stop()")
+		return nil, api.Errorf(api.ResourceExhausted, "there are %d watchers, or %d of this sandbox", maxWatchers,
+			maxOfSandbox).WithHint("stop some: handle.stop()")
 	}
 	s.watchers.running.Go(func() {
 		defer s.endWatch(life, w)
@@ -256,10 +259,11 @@ func (x *watcher) collect(ctx context.Context, w *watch) {
 		for i := range all {
 			if ev, ok := all[i].event(); ok {
 				x.events = append(x.events, ev)
+				x.bytes += len(ev.Name)
 			}
 		}
-		if len(x.events) > maxHeldEvents {
-			err = api.Errorf(api.ResourceExhausted, "more than %d changes were not asked for", maxHeldEvents)
+		if len(x.events) > maxHeldEvents || x.bytes > maxHeldBytes {
+			err = api.Errorf(api.ResourceExhausted, "%d changes were not asked for", len(x.events))
 		}
 		x.mu.Unlock()
 		if err != nil {
@@ -280,7 +284,7 @@ func (s *Server) watcherEvents(_ context.Context, c *call, req *watcherRef) (*wa
 	if res.Events == nil {
 		res.Events = []fileEvent{}
 	}
-	x.events = nil
+	x.events, x.bytes = nil, 0
 	return res, nil
 }
 
@@ -297,7 +301,13 @@ func (s *Server) removeWatcher(_ context.Context, c *call, req *watcherRef) (*em
 func (w *watchers) add(id string, x *watcher) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.all) >= maxWatchers {
+	same := 0
+	for _, other := range w.all {
+		if other.sandbox == x.sandbox {
+			same++
+		}
+	}
+	if len(w.all) >= maxWatchers || same >= maxOfSandbox {
 		return false
 	}
 	if w.all == nil {

@@ -277,7 +277,8 @@ class LifeTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "a.txt"), "w") as f:
                 f.write("old\n")
-            with Sandbox.create(workspace=folder) as sandbox:
+            with Sandbox.create(workspace=folder, env={"KEY": "a b=c"}) as sandbox:
+                self.assertEqual(sandbox.run("echo $KEY").stdout, "a b=c\n")
                 sandbox.run("echo new >/workspace/a.txt", check=True)
                 with open(os.path.join(folder, "a.txt")) as f:
                     self.assertEqual(f.read(), "old\n")

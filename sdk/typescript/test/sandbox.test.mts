@@ -270,6 +270,7 @@ describe("lives", () => {
     try {
       await writeFile(join(folder, "a.txt"), "old\n");
       await using sandbox = await Sandbox.create({ workspace: folder, env: { A: "b" }, ...limited });
+      assert.equal((await sandbox.run("echo $A")).stdout, "b\n");
       await sandbox.run("echo new >/workspace/a.txt", { check: true });
       assert.equal(await readFile(join(folder, "a.txt"), "utf8"), "old\n");
       const { diff, digest } = await sandbox.workspace.diff();

@@ -5,9 +5,12 @@ one connection. Calls do not wait for each other.
 """
 
 import array
+import errno
 import json
+import os
 import socket
 import threading
+import weakref
 from concurrent.futures import Future
 from typing import Any, Callable, Dict, Optional, Sequence
 
@@ -20,6 +23,18 @@ MAX_FDS = 8
 CANCEL_WAIT = 10.0
 
 Sink = Callable[[Dict[str, Any]], None]
+
+
+# The connections of this process. A child that it forks has copies of their sockets, which would keep them open.
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for connection in list(_open):
+        connection._socket.close()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Call:
@@ -52,7 +67,9 @@ class Connection:
         self._calls: Optional[Dict[int, Call]] = {}  # None once it is lost
         self._sinks: Dict[str, Sink] = {}  # of attachments and subscriptions, by id
         self._next = 0
+        self._last = 0  # the number of the request that was written last, 0 of a notification
         self._why = "the connection is closed"
+        _open.add(self)
         self._reader = threading.Thread(target=self._read, name="hutch-reader", daemon=True)
         self._reader.start()
 
@@ -126,6 +143,7 @@ class Connection:
                 if fds:  # they ride on the first bytes
                     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
                     sent = self._socket.sendmsg([line], rights)
+                self._last = message.get("id", 0)
                 while sent < len(line):
                     sent += self._socket.send(line[sent:] if sent else line)
         except OSError as e:
@@ -137,7 +155,7 @@ class Connection:
             raise
 
     def _read(self) -> None:
-        why = "the daemon closed the connection"
+        why, unread = "the daemon closed the connection", False
         rest = bytearray()
         try:
             while True:
@@ -152,10 +170,10 @@ class Connection:
                 for line in lines:
                     self._dispatch(json.loads(line))
         except OSError as e:
-            why = f"read from the daemon: {e.strerror}"
-        except (ValueError, KeyError, TypeError) as e:
+            why, unread = f"read from the daemon: {e.strerror}", e.errno == errno.ECONNRESET
+        except Exception as e:  # whatever it is, those who wait must hear of it
             why = f"the daemon sent a line that is no JSON-RPC message: {e}"
-        self._fail(why)
+        self._fail(why, unread)
         self._on_lost()
 
     def _dispatch(self, message: Dict[str, Any]) -> None:
@@ -186,8 +204,9 @@ class Connection:
         if sink:
             sink({**params, "method": method})
 
-    def _fail(self, why: str) -> None:
-        """Ends the connection; the first reason stays."""
+    def _fail(self, why: str, unread: bool = False) -> None:
+        """Ends the connection; the first reason stays. What the other end has not read resets a connection
+        (net/unix/af_unix.c, unix_release_sock): then at least the end of what was written last was not read."""
         with self._lock:
             calls, self._calls = self._calls, None
             if calls is None:
@@ -199,8 +218,8 @@ class Connection:
         except OSError:
             pass
         self._socket.close()
-        for call in calls.values():
+        for number, call in calls.items():
             call.reply.set_exception(ConnectionLostError(
-                why, sent=True, op=call.method, hint="what the call has begun may go on: look before it is made again"))
+                why, sent=not unread or number != self._last, op=call.method, hint="what the call has begun may go on: look before it is made again"))
         for sink in sinks.values():
             sink({"lost": why})

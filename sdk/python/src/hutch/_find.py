@@ -7,9 +7,10 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .errors import FailedPreconditionError, HutchError, PermissionDeniedError, UnavailableError
+from .errors import (FailedPreconditionError, HutchError, InvalidArgumentError, PermissionDeniedError,
+                     UnavailableError)
 
 # MAX_SOCKET is the longest path of a Unix socket in bytes (unix(7)).
 MAX_SOCKET = 107
@@ -113,10 +114,20 @@ def _check_peer(s: socket.socket, path: str) -> None:
                                     hint="set HUTCH_SOCKET to your own daemon's socket")
 
 
-def run_hutch(arguments: List[str], env: Dict[str, str]) -> bytes:
-    """What the command line prints, or what it says went wrong."""
-    done = subprocess.run([binary(), *arguments], env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+def run_hutch(arguments: List[str], env: Dict[str, str], inside: Optional[Mapping[str, str]] = None) -> bytes:
+    """What the command line prints, or what it says went wrong. inside are variables for a sandbox: they go by a file
+    in memory, because other users see arguments."""
+    with os.fdopen(os.memfd_create("env"), "w+b") as f:
+        for name, value in (inside or {}).items():
+            if "\n" in value or "\n" in name or "=" in name:
+                raise InvalidArgumentError(f"env {name!r} cannot be handed to root's sandbox with folders", op="create",
+                                           field="env", hint="give values of one line, or write a file into the sandbox")
+            f.write(f"{name}={value}\n".encode())
+        f.flush()
+        if inside:
+            arguments = [arguments[0], f"--env-file=/dev/fd/{f.fileno()}", *arguments[1:]]
+        done = subprocess.run([binary(), *arguments], env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(f.fileno(),), check=False)
     if done.returncode != 0:
         raise _said(done.stderr)
     return done.stdout

@@ -71,7 +71,11 @@ class Link:
 
     def remove_at_exit(self, ident: str) -> None:
         """Removes a sandbox that belongs to no connection when the program ends."""
+        pid = os.getpid()
+
         def remove() -> None:
+            if os.getpid() != pid:
+                return  # a child that was forked
             try:
                 self.connect().call("sandbox.remove", {"sandbox": ident}).reply.result()
             except HutchError:

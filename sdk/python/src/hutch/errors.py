@@ -81,6 +81,7 @@ class CommandError(HutchError):
 
     def __init__(self, result: "ExecutionResult") -> None:
         end = result.stderr.strip().splitlines()[-1:] or result.stdout.strip().splitlines()[-1:]
+        end = ["".join(c if c.isprintable() else "\ufffd" for c in line[:500]) for line in end]  # no terminal obeys it
         what = f"signal {result.signal}" if result.signal else f"exit code {result.exit_code}"
         super().__init__(f"the command failed: {what}, verdict {result.verdict}" + "".join(f": {t}" for t in end),
                          hint=result.hint)

@@ -114,7 +114,10 @@ class CodeResult:
         artifacts = []
         for a in raw["artifacts"]:
             binary = a["kind"] == "file" or a["mime_type"].startswith("image/") and a["mime_type"] != "image/svg+xml"
-            data = unpack(a.get("data", ""), "base64" if binary else "utf-8")
+            try:  # it is the sandbox's own word
+                data = unpack(a.get("data", ""), "base64" if binary else "utf-8")
+            except ValueError:
+                data = b""
             artifacts.append(Artifact(a["kind"], a["mime_type"], data, a.get("path", ""), a["size"]))
         return cls(
             stdout=raw["stdout"], stderr=raw["stderr"], text=raw.get("text", ""), error=raw.get("error"),

@@ -101,11 +101,14 @@ class AsyncSandbox:
             folders.append(f"--volume={m.get('source') or m['volume']}:{m['target']}:{m['mode']}")
         params.pop("workspace", None)
         image = params.pop("image", None) or f"template:{params.pop('template')}"
+        if image.startswith("-"):
+            raise InvalidArgumentError(f"{image!r} is no image", op="create", field="image")
+        env = params.pop("env", {})
         flags, rest = _flags(params)
         if rest:
             raise InvalidArgumentError(f"{', '.join(sorted(rest))} cannot be combined with folders of root's", op="create",
                                        hint="run as an ordinary user, or leave them out")
-        done = await run(run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment())
+        done = await run(run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment(), env)
         record = cast(t.Sandbox, json.loads(done))
         if not detached:
             client.link.remove_at_exit(record["id"])
@@ -160,19 +163,19 @@ class AsyncSandbox:
         return res.check() if check else res
 
     async def _run(self, params: Dict[str, Any]) -> t.ExecResult:
-        """exec.run, over the death of the daemon: the next one knows the command by the id that is chosen here. One that
-        it does not know was never started, if it has the sandbox, and is run now."""
+        """exec.run, over the death of the daemon: the next one knows the command by the id that is chosen here. Where it
+        does not, the command was never started, or has ended long ago: the caller decides whether to run it again."""
         params["exec"] = exec_id()
-        while True:
-            try:
-                return cast(t.ExecResult, await self.client.call("exec.run", params))
-            except ConnectionLostError as e:
-                if not e.sent:
-                    raise
-            try:
-                return await self.client.rpc.exec_wait(exec=params["exec"])
-            except NotFoundError:
-                await self.client.rpc.sandbox_get(sandbox=self.id)
+        try:
+            return cast(t.ExecResult, await self.client.call("exec.run", params))
+        except ConnectionLostError as e:
+            if not e.sent:
+                raise
+            lost = e
+        try:
+            return await self.client.rpc.exec_wait(exec=params["exec"])
+        except NotFoundError:
+            raise lost from None
 
     async def exec(self, command: Command, *, stdin: Union[str, bytes, bool, None] = None,
                    env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, user: Optional[str] = None,
@@ -195,18 +198,18 @@ class AsyncSandbox:
     async def _start(self, params: Dict[str, Any]) -> AsyncProcess:
         """exec.start, as _run does it."""
         params["exec"] = exec_id()
-        while True:
-            try:
-                started = await self.client.call("exec.start", params)
-                return AsyncProcess(self.client, started["exec"], started["pid"])
-            except ConnectionLostError as e:
-                if not e.sent:
-                    raise
-            try:
-                known = await self.client.rpc.exec_get(exec=params["exec"])
-                return AsyncProcess(self.client, known["exec"], known.get("pid", 0))
-            except NotFoundError:
-                await self.client.rpc.sandbox_get(sandbox=self.id)
+        try:
+            started = await self.client.call("exec.start", params)
+            return AsyncProcess(self.client, started["exec"], started["pid"])
+        except ConnectionLostError as e:
+            if not e.sent:
+                raise
+            lost = e
+        try:
+            known = await self.client.rpc.exec_get(exec=params["exec"])
+            return AsyncProcess(self.client, known["exec"], known.get("pid", 0))
+        except NotFoundError:
+            raise lost from None
 
     async def refresh(self) -> t.Sandbox:
         """What it is now."""
@@ -328,7 +331,6 @@ def _flags(params: Dict[str, Any]) -> "tuple[List[str], List[str]]":
     if params.pop("undo", False):
         flags.append("--undo")
     for flag, values in {
-        "--env": [f"{k}={v}" for k, v in params.pop("env", {}).items()],
         "--label": [f"{k}={v}" for k, v in params.pop("labels", {}).items()],
         "--allow": network.pop("allow", []), "--block": network.pop("block", []),
         "--allow-cidr": network.pop("allow_cidrs", []), "--block-cidr": network.pop("block_cidrs", []),

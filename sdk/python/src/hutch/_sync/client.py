@@ -50,15 +50,16 @@ class Client:
                    on_sent: Optional[Callable[[Callable[[], None]], None]] = None) -> Any:
         """Calls a method by its name (docs/rpc.md). Params that are None are left out. on_sent gets what cancels the
         call, when the request has been written."""
-        try:
-            call = (self._connected()).call(method, params, fds, on_progress)
-        except ConnectionLostError as e:
-            if e.sent:
-                raise
-            call = (self._connected()).call(method, params, fds, on_progress)  # nothing was sent
-        if on_sent:
-            on_sent(call.cancel)
-        return result(call)
+        for again in (True, False):
+            try:
+                call = (self._connected()).call(method, params, fds, on_progress)
+                if on_sent:
+                    again = False
+                    on_sent(call.cancel)
+                return result(call)
+            except ConnectionLostError as e:  # the daemon has died, and the next one serves
+                if e.sent or not again:
+                    raise
 
     def events(self, *, kinds: Optional[Sequence[str]] = None, sandbox: Optional[str] = None,
                      from_seq: Optional[int] = None, follow: bool = True) -> Iterator[t.EventNotification]:

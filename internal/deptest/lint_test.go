@@ -29,7 +29,7 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"runtime/sandbox", module + "/images", "small interfaces of its deps.go", module + "/runtime/launch/launchapi"},
 	{"runtime/sandbox", module + "/runtime/launch", "small interfaces of its deps.go", module +
 		"/runtime/guest/guestapi"},
-	{"runtime/server", module + "/images", "it dispatches", "github.com/creachadair/jrpc2"},
+	{"runtime/server", module + "/images", "it dispatches", module + "/internal/jsonrpc"},
 	{"runtime/spec", "github.com/opencontainers/runc/libcontainer", "libcontainer/configs only",
 		"github.com/opencontainers/runc/libcontainer/configs"},
 	{"runtime/spec", module + "/internal/sys", "runtime/spec is pure", module + "/runtime/api"},

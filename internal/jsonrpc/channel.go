@@ -1,12 +1,14 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// MaxInFlight bounds the calls under way on one connection. A server behind a
-// Channel must be able to run as many at once.
+// MaxInFlight bounds the calls under way on one connection.
 const MaxInFlight = 256
 
 // Why a call's context was cancelled (context.Cause).
@@ -27,8 +28,11 @@ var (
 	errReplied        = errors.New("the call has been answered")
 )
 
-// Request is what a Channel knows about a call under way beyond its JSON.
+// Request is a call under way.
 type Request struct {
+	ID     json.RawMessage // as written on the wire
+	Method string
+	Params json.RawMessage // valid JSON: an object or, for the handler to refuse, a list or null; nil when absent
 	// Ctx ends when the client cancels the call, and for calls that Config's
 	// CancelOnLoss names when the connection is lost.
 	Ctx context.Context
@@ -36,7 +40,6 @@ type Request struct {
 	// reply.
 	FDs *FDs
 
-	method string
 	cancel context.CancelCauseFunc
 	then   []func() // by AfterReply
 
@@ -72,6 +75,9 @@ func (r *Request) finish() []func() {
 	return r.sent
 }
 
+// A Handler answers a call, with a result in JSON or an error. It is called from many goroutines at once.
+type Handler func(r *Request) (json.RawMessage, *Error)
+
 // ChannelConfig says how a Channel treats calls.
 type ChannelConfig struct {
 	// CancelOnLoss reports whether a call of method ends with its connection.
@@ -80,18 +86,9 @@ type ChannelConfig struct {
 	LongLines LongLines
 }
 
-// Channel is a connection as github.com/creachadair/jrpc2 wants it (its
-// channel.Channel). It adds what that library does not have:
-//
-//   - fds, kept by request id until the handler asks for them (Request);
-//   - cancellation: the notification rpc.cancel is acted on here, because jrpc2
-//     holds back everything that follows a notification until it is handled;
-//   - half-close: Recv says io.EOF only when every call has been answered, or
-//     when the client is gone for good, because jrpc2 cancels all calls then;
-//   - a Send that never blocks: jrpc2 calls it holding the server's lock;
-//   - protocol errors with a hint, and calls refused before they cost anything.
-//
-// Recv and Send are jrpc2's; the other methods may be called by anybody.
+// Channel is the server's end of a connection. It reads calls with their fds, runs each in a goroutine of its own, and
+// sends the replies, none of which holds up another. It acts on the notification rpc.cancel, and answers what is no
+// request, or too much, before that costs anything. A client that has finished writing still gets every reply.
 type Channel struct {
 	cfg  ChannelConfig
 	base context.Context
@@ -101,11 +98,14 @@ type Channel struct {
 
 	turn chan struct{} // holds a token while somebody feeds
 
+	handle  Handler
+	running sync.WaitGroup // handlers
+
 	mu       sync.Mutex          // before the Writer's
 	calls    map[string]*Request // by id as written on the wire
 	fed      int                 // KeepOpen's that are not released
 	draining bool                // take no further calls
-	waiting  bool                // Recv waits for idleLocked
+	waiting  bool                // read waits for idleLocked
 }
 
 // NewChannel takes ownership of conn. The contexts of calls derive from ctx.
@@ -130,15 +130,24 @@ func (c *Channel) free(id string) string {
 // SetMaxLine changes how long a request may be, which is MaxLine at first.
 func (c *Channel) SetMaxLine(n int) { c.r.SetMax(n) }
 
-// Recv returns the next line with calls to dispatch.
-func (c *Channel) Recv() ([]byte, error) {
+// Serve answers calls by h until the client is gone or, after Drain, those under way are answered. It returns when
+// every handler has ended, with the error of reading, if there was one. It is called once; the connection may be open
+// for a moment longer, until queued replies have left: see Wait.
+func (c *Channel) Serve(h Handler) error {
+	c.handle = h
+	err := c.read()
+	c.w.Close()
+	c.running.Wait()
+	return err
+}
+
+// read starts the calls that come.
+func (c *Channel) read() error {
 	for {
 		line, files, err := c.r.ReadLine()
 		switch {
 		case err == nil, errors.Is(err, ErrTooManyFDs), errors.Is(err, ErrLostFDs):
-			if out := c.admit(line, files, err); out != nil {
-				return out, nil
-			}
+			c.admit(line, files, err)
 		case errors.Is(err, ErrLineTooLong):
 			c.refuse(c.free(headID(line)),
 				protocolError(CodeInvalidRequest, "Send large inputs as an fd, or in pieces.",
@@ -150,44 +159,54 @@ func (c *Channel) Recv() ([]byte, error) {
 					Hint: "Try again, or send large inputs as an fd, or in pieces."},
 			})
 		case errors.Is(err, io.EOF), c.isDraining() && errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, c.awaitReplies()
+			return c.awaitReplies()
 		default:
 			c.lose()
-			return nil, err
+			return err
 		}
 	}
 }
 
-// admit answers what can be answered here and returns the line to dispatch, nil
-// when nothing is left of it. It owns files; fdErr is why there are none.
-func (c *Channel) admit(line []byte, files []*os.File, fdErr error) []byte {
+// admit starts what a line asks for, or answers it. It owns files; fdErr is why there are none.
+func (c *Channel) admit(line []byte, files []*os.File, fdErr error) {
 	msgs, batch, perr := parse(line)
 	switch {
 	case perr != nil:
 		closeFiles(files)
 		c.refuse("", perr)
-		return nil
+		return
 	case batch:
-		return c.admitBatch(msgs, files, fdErr)
+		c.admitBatch(msgs, files, fdErr)
+		return
 	}
 	m := msgs[0]
 	if m.err == nil {
 		m.err = refusedFDs(fdErr)
 	}
-	if m.err == nil && m.id != "" {
-		m.err = c.register(m, files)
-	} else {
-		closeFiles(files)
-	}
 	switch {
 	case m.err != nil:
+		closeFiles(files)
 		c.refuse(m.id, m.err)
-		return nil
 	case m.id == "":
+		closeFiles(files)
 		c.notified(m)
-		return nil
+	default:
+		r, err := c.register(m, files)
+		if err != nil {
+			c.refuse(m.id, err)
+			return
+		}
+		c.running.Go(func() { c.reply(c.run(r), r) })
 	}
-	return line
+}
+
+// run is the reply to a call, when its handler has ended.
+func (c *Channel) run(r *Request) []byte {
+	result, err := c.handle(r)
+	if err != nil {
+		return errorReply(string(r.ID), err)
+	}
+	return resultReply(string(r.ID), result)
 }
 
 // refusedFDs is the answer to a call whose fds cannot be had.
@@ -209,35 +228,46 @@ func refusedFDs(err error) *Error {
 
 // admitBatch is strict where leniency would be ambiguous: ids must be unique
 // and fds cannot be told apart.
-func (c *Channel) admitBatch(msgs []message, files []*os.File, fdErr error) []byte {
+func (c *Channel) admitBatch(msgs []message, files []*os.File, fdErr error) {
 	if len(files) > 0 || fdErr != nil {
 		closeFiles(files)
 		c.refuse("", protocolError(CodeInvalidRequest, "Send a request with fds on a line of its own.",
 			"fds came with a batch"))
-		return nil
+		return
 	}
 	if err := c.checkBatch(msgs); err != nil {
 		c.refuse("", err)
-		return nil
+		return
 	}
-	var keep []json.RawMessage
+	var replies [][]byte // in the order of what they answer
+	var calls []*Request
+	var under sync.WaitGroup
 	for _, m := range msgs {
 		switch {
-		case m.err != nil && m.id == "":
-			m.raw = json.RawMessage("{}") // surely invalid, whatever it was
-		case m.err != nil: // jrpc2 says so in the batch's reply
+		case m.err != nil:
+			replies = append(replies, errorReply(m.id, m.err))
 		case m.id == "":
 			c.notified(m)
-			continue
 		default:
-			_ = c.register(m, nil) // checkBatch made sure
+			r, _ := c.register(m, nil) // checkBatch made sure
+			calls, replies = append(calls, r), append(replies, nil)
 		}
-		keep = append(keep, m.raw)
 	}
-	if len(keep) == 0 {
-		return nil
+	if len(replies) == 0 {
+		return
 	}
-	return marshal(keep)
+	next := 0
+	for i := range replies {
+		if replies[i] == nil {
+			r := calls[next]
+			next++
+			under.Go(func() { replies[i] = c.run(r) })
+		}
+	}
+	c.running.Go(func() {
+		under.Wait()
+		c.reply(slices.Concat([]byte("["), bytes.Join(replies, []byte(",")), []byte("]")), calls...)
+	})
 }
 
 func (c *Channel) checkBatch(msgs []message) *Error {
@@ -261,20 +291,24 @@ func (c *Channel) checkBatch(msgs []message) *Error {
 }
 
 // register makes the call findable by id. It owns files.
-func (c *Channel) register(m message, files []*os.File) *Error {
+func (c *Channel) register(m message, files []*os.File) (*Request, *Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[m.id] != nil {
 		closeFiles(files)
-		return protocolError(CodeInvalidRequest, hintIDs, "id %s is already in use", clip([]byte(m.id)))
+		return nil, protocolError(CodeInvalidRequest, hintIDs, "id %s is already in use", clip([]byte(m.id)))
 	}
 	if len(c.calls) >= MaxInFlight {
 		closeFiles(files)
-		return tooManyCalls()
+		return nil, tooManyCalls()
 	}
 	ctx, cancel := context.WithCancelCause(c.base)
-	c.calls[m.id] = &Request{Ctx: ctx, FDs: NewFDs(files), method: m.method, cancel: cancel}
-	return nil
+	r := &Request{
+		ID: json.RawMessage(m.id), Method: m.method, Params: bytes.Clone(m.params), // the line is the Reader's
+		Ctx: ctx, FDs: NewFDs(files), cancel: cancel,
+	}
+	c.calls[m.id] = r
+	return r, nil
 }
 
 func tooManyCalls() *Error {
@@ -297,40 +331,31 @@ func (c *Channel) notified(m message) {
 	if json.Unmarshal(m.params, &p) != nil {
 		return
 	}
-	if r := c.Request(string(p.ID)); r != nil {
+	c.mu.Lock()
+	r := c.calls[string(p.ID)]
+	c.mu.Unlock()
+	if r != nil {
 		r.cancel(ErrCanceled)
 	}
 }
 
-// Request returns what is known about the call with this id, as written on the
-// wire; nil when it has been answered.
-func (c *Channel) Request(id string) *Request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls[id]
-}
-
 // refuse answers a request that is not dispatched.
 func (c *Channel) refuse(id string, e *Error) {
-	_ = c.w.Write(errorReply(id, e)) // a failed writer ends Recv, too
+	_ = c.w.Write(errorReply(id, e)) // a failed writer ends read, too
 }
 
-// Send queues a reply and forgets the calls it answers.
-func (c *Channel) Send(line []byte) error {
-	ids, line := replyIDs(line)
+// reply queues the line that answers calls, which it forgets.
+func (c *Channel) reply(line []byte, calls ...*Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var then, sent []func()
-	// Before the client can see the reply, because then the id is free again.
-	for _, id := range ids {
-		if r := c.calls[id]; r != nil {
-			delete(c.calls, id)
-			then, sent = append(then, r.then...), append(sent, r.finish()...)
-			r.end()
-		}
+	// Before the client can see the reply, because then the ids are free again.
+	for _, r := range calls {
+		delete(c.calls, string(r.ID))
+		then, sent = append(then, r.then...), append(sent, r.finish()...)
+		r.end()
 	}
-	err := c.w.Write(line)
-	if err == nil {
+	if c.w.Write(line) == nil {
 		for _, fn := range then {
 			fn()
 		}
@@ -339,7 +364,6 @@ func (c *Channel) Send(line []byte) error {
 	if c.waiting && c.idleLocked() {
 		c.wakeLocked()
 	}
-	return err
 }
 
 // end releases what the call holds.
@@ -367,8 +391,7 @@ func (c *Channel) Tell(method string, params any) error {
 	return c.w.Write(line)
 }
 
-// Drain makes Recv take no further calls and return io.EOF when those under way
-// have been answered.
+// Drain makes Serve take no further calls and end when those under way have been answered.
 func (c *Channel) Drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -392,27 +415,17 @@ func (c *Channel) Abort(why error) {
 	c.w.Abort(why)
 }
 
-// Close lets queued replies leave and then closes the connection. It does not
-// wait: jrpc2 calls it holding its lock.
-func (c *Channel) Close() error {
-	c.w.Close()
-	return nil
-}
-
-// Wait waits until the connection is closed, after Close, and releases what
-// calls that were never dispatched hold. It returns why the connection was given
-// up, if it was.
+// Wait waits until the connection is closed, after Serve. It returns why the connection was given up, if it was.
 func (c *Channel) Wait() error {
 	<-c.w.Done()
 	c.r.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, r := range c.calls {
-		delete(c.calls, id)
-		c.w.afterwards(r.finish())
-		r.end()
-	}
 	return c.w.Err()
+}
+
+// Close closes a channel that is not served.
+func (c *Channel) Close() {
+	c.w.Close()
+	_ = c.Wait()
 }
 
 // awaitReplies blocks after the last request until the calls under way have been
@@ -427,7 +440,7 @@ func (c *Channel) awaitReplies() error {
 		c.mu.Lock()
 		if c.idleLocked() {
 			c.mu.Unlock()
-			return io.EOF
+			return nil
 		}
 		c.waiting = true
 		_ = c.conn.SetReadDeadline(time.Time{})
@@ -439,7 +452,7 @@ func (c *Channel) awaitReplies() error {
 		})
 		if gone || (err != nil && !errors.Is(err, os.ErrDeadlineExceeded)) {
 			c.lose()
-			return io.EOF
+			return nil
 		}
 	}
 }
@@ -452,7 +465,7 @@ func (c *Channel) lose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.calls {
-		if c.cfg.CancelOnLoss != nil && c.cfg.CancelOnLoss(r.method) {
+		if c.cfg.CancelOnLoss != nil && c.cfg.CancelOnLoss(r.Method) {
 			r.cancel(ErrConnectionLost)
 		}
 	}

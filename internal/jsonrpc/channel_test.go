@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -29,27 +30,65 @@ func answer(t *testing.T, conn *net.UnixConn) (id string, e *Error) {
 	return string(m.ID), m.Error
 }
 
+// held is a channel whose calls wait for the test.
+type held struct {
+	*Channel
+	calls chan *Request
+	ended chan error // Serve's
+
+	mu    sync.Mutex
+	reply map[*Request]chan string
+}
+
+// hold serves a connection.
+func hold(ours *net.UnixConn) *held {
+	h := &held{
+		Channel: NewChannel(context.Background(), ours, ChannelConfig{}),
+		calls:   make(chan *Request), ended: make(chan error, 1), reply: make(map[*Request]chan string),
+	}
+	go func() {
+		h.ended <- h.Serve(func(r *Request) (json.RawMessage, *Error) {
+			result := make(chan string, 1)
+			h.mu.Lock()
+			h.reply[r] = result
+			h.mu.Unlock()
+			h.calls <- r
+			select {
+			case res := <-result:
+				return json.RawMessage(res), nil
+			case <-r.Ctx.Done():
+				return nil, protocolError(1, "hint", "%v", context.Cause(r.Ctx))
+			}
+		})
+	}()
+	return h
+}
+
+// answer lets a call end.
+func (h *held) answer(r *Request, result string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reply[r] <- result
+}
+
 func TestChannelRefusesTooManyFDs(t *testing.T) {
 	ours, theirs := pair(t)
-	ch := NewChannel(context.Background(), ours, ChannelConfig{})
-	const call = `{"jsonrpc":"2.0","id":1,"method":"exec.run"}`
+	ch := hold(ours)
+	const call = `{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"x":1}}`
 	sendPiece(theirs, piece{data: call + "\n"}, pipes(t, 9))
 	sendPiece(theirs, piece{data: "[" + call + "]\n"}, pipes(t, 9))
 	sendPiece(theirs, piece{data: call + "\n"}, pipes(t, 8))
-	line, err := ch.Recv() // the first that is let through
-	if err != nil || string(line) != call {
-		t.Fatalf("%s, %v", line, err)
-	}
-	r := ch.Request("1")
-	if r == nil || r.FDs.Len() != 8 {
+	r := <-ch.calls // the first that is let through
+	if r.FDs.Len() != 8 || string(r.ID) != "1" || r.Method != "exec.run" || string(r.Params) != `{"x":1}` {
 		t.Fatalf("%+v", r)
 	}
 	if id, e := answer(t, theirs); id != "1" || e.Code != CodeInvalidRequest || e.Data.Field != "fds" {
 		t.Errorf("%s %+v", id, e)
 	}
-	// Closing without an answer must close the fds of the call, too.
-	_ = ch.Close()
-	if err := ch.Wait(); err != nil {
+	// The end closes the fds of the call, too.
+	ch.Abort(ErrConnectionLost)
+	<-ch.ended
+	if err := ch.Wait(); !errors.Is(err, ErrConnectionLost) {
 		t.Error(err)
 	}
 	if _, err := r.FDs.Take(0); err == nil {
@@ -69,84 +108,52 @@ func TestRefusedFDs(t *testing.T) {
 	}
 }
 
-// TestChannelEndsAfterLastReply: after a half-close io.EOF comes with the last
-// reply, not before it and not never.
+// TestChannelEndsAfterLastReply: after a half-close Serve ends with the last reply, not before it and not never.
 func TestChannelEndsAfterLastReply(t *testing.T) {
 	ours, theirs := pair(t)
-	ch := NewChannel(context.Background(), ours, ChannelConfig{})
+	ch := hold(ours)
+	var calls []*Request
 	for _, id := range []string{"1", `"b"`} {
 		sendPiece(theirs, piece{data: `{"jsonrpc":"2.0","id":` + id + `,"method":"x"}` + "\n"}, nil)
-		if _, err := ch.Recv(); err != nil {
-			t.Fatal(err)
-		}
+		calls = append(calls, <-ch.calls)
 	}
 	_ = theirs.CloseWrite()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := ch.Recv()
-		ended <- err
-	}()
-	reply := func(id string) {
-		if err := ch.Send([]byte(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)); err != nil {
-			t.Error(err)
-		}
+	ch.answer(calls[0], "{}")
+	r := NewReader(theirs, MaxLine, LongLines{})
+	if line, _, err := r.ReadLine(); err != nil || string(line) != `{"jsonrpc":"2.0","id":1,"result":{}}` {
+		t.Errorf("%s, %v", line, err)
 	}
-	reply("1")
 	select {
-	case err := <-ended:
+	case err := <-ch.ended:
 		t.Errorf("ended with a call under way: %v", err)
 	default:
 	}
-	reply(`"b"`)
-	if err := <-ended; err != io.EOF {
+	ch.answer(calls[1], "{}")
+	if err := <-ch.ended; err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	_ = ch.Close()
 	if err := ch.Wait(); err != nil {
 		t.Error(err)
 	}
-	if got, err := io.ReadAll(theirs); err != nil || strings.Count(string(got), "\n") != 2 {
-		t.Errorf("%q, %v", got, err)
+	if line, _, err := r.ReadLine(); err != nil || string(line) != `{"jsonrpc":"2.0","id":"b","result":{}}` {
+		t.Errorf("%s, %v", line, err)
 	}
 }
 
 func TestAbort(t *testing.T) {
 	ours, theirs := pair(t)
-	ch := NewChannel(context.Background(), ours, ChannelConfig{})
+	ch := hold(ours)
 	sendPiece(theirs, piece{data: `{"jsonrpc":"2.0","id":1,"method":"x"}` + "\n"}, nil)
-	if _, err := ch.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	r, why := ch.Request("1"), errors.New("enough")
+	r, why := <-ch.calls, errors.New("enough")
 	ch.Abort(why)
+	if err := <-ch.ended; err == nil {
+		t.Error("still reads")
+	}
 	if err := context.Cause(r.Ctx); !errors.Is(err, why) {
 		t.Errorf("cause %v", err)
 	}
-	if _, err := ch.Recv(); err == nil {
-		t.Error("still receives")
-	}
 	if err := ch.Wait(); !errors.Is(err, why) {
 		t.Errorf("ended with %v", err)
-	}
-}
-
-func TestReplyIDs(t *testing.T) {
-	tests := []struct{ line, ids, fixed string }{
-		{`{"jsonrpc":"2.0","id":1,"result":{"id":2}}`, `1`, ""},
-		{`{"jsonrpc":"2.0","id":"a,\"b","error":{"code":1}}`, `"a,\"b"`, ""},
-		{`{"jsonrpc":"2.0","method":"progress","params":{"id":1}}`, ``, ""},
-		{`[{"id":1,"result":{}},{"id":"x","error":{"code":-32600,"message":"m","data":["f"]}}]`, `1 "x"`,
-			`"hint":"A request`},
-		{`[{"id":1,"error":{"code":5,"message":"m","data":{"hint":"own"}}}]`, `1`, `"hint":"own"`},
-	}
-	for _, tt := range tests {
-		ids, fixed := replyIDs([]byte(tt.line))
-		if got := strings.Join(ids, " "); got != tt.ids {
-			t.Errorf("%s: ids %s, want %s", tt.line, got, tt.ids)
-		}
-		if !strings.Contains(string(fixed), tt.fixed) || (tt.fixed == "" && string(fixed) != tt.line) {
-			t.Errorf("%s became %s", tt.line, fixed)
-		}
 	}
 }
 
@@ -154,25 +161,23 @@ func TestReplyIDs(t *testing.T) {
 // when it never will be.
 func TestAfterSent(t *testing.T) {
 	ours, theirs := pair(t)
-	ch := NewChannel(context.Background(), ours, ChannelConfig{})
+	ch := hold(ours)
 	sent := make(chan string, 4)
+	var calls []*Request
 	for _, id := range []string{"1", "2"} {
 		sendPiece(theirs, piece{data: `{"jsonrpc":"2.0","id":` + id + `,"method":"exec.run"}` + "\n"}, nil)
-		if _, err := ch.Recv(); err != nil {
-			t.Fatal(err)
-		}
+		calls = append(calls, <-ch.calls)
 	}
-	one, two := ch.Request("1"), ch.Request("2")
+	one, two := calls[0], calls[1]
 	one.AfterSent(func() { sent <- "one" })
 	two.AfterSent(func() { sent <- "two" })
 	// More than a socket takes.
 	if err := ours.SetWriteBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
-	reply := `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 1<<20) + `"}`
-	if err := ch.Send([]byte(reply)); err != nil {
-		t.Fatal(err)
-	}
+	result := `"` + strings.Repeat("x", 1<<20) + `"`
+	reply := `{"jsonrpc":"2.0","id":1,"result":` + result + `}`
+	ch.answer(one, result)
 	// Half of it shows that the reply is being written, and that it cannot have been written
 	// yet: what is left is more than the socket takes, too.
 	half := len(reply) / 2
@@ -191,6 +196,7 @@ func TestAfterSent(t *testing.T) {
 		t.Error(who)
 	}
 	ch.Abort(ErrConnectionLost)
+	<-ch.ended
 	_ = ch.Wait()
 	if who := <-sent; who != "two" {
 		t.Error(who)
@@ -212,20 +218,14 @@ func TestLongLineID(t *testing.T) {
 		`nonsense "`:                     "null",
 	} {
 		ours, theirs := pair(t)
-		ch := NewChannel(context.Background(), ours, ChannelConfig{})
+		ch := hold(ours)
 		ch.SetMaxLine(4096)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = ch.Recv()
-		}()
 		sendPiece(theirs, piece{data: head + strings.Repeat("x", 5000) + "\"}}\n"}, nil)
 		if id, e := answer(t, theirs); id != want || e.Code != CodeInvalidRequest {
 			t.Errorf("%s: id %s, %+v; want %s", head, id, e, want)
 		}
 		_ = theirs.Close()
-		<-ended
-		_ = ch.Close()
+		<-ch.ended
 		_ = ch.Wait()
 	}
 }

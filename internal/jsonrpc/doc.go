@@ -5,7 +5,7 @@
 //	Writer   a bounded queue with a write deadline     server
 //	Send     one line with its fds, one sendmsg        client
 //	FDs      the fds of one request                    server
-//	Channel  what a JSON-RPC server reads and writes   server
+//	Channel  a connection and the calls under way      server
 //
 // # Fds
 //
@@ -18,8 +18,7 @@
 //   - a client sends one request per sendmsg;
 //   - at most MaxFDs belong to a line, and what nobody takes is closed.
 //
-// The package knows nothing of hutch's methods and imports no JSON-RPC library,
-// because clients link it too.
+// The package knows nothing of hutch's methods.
 package jsonrpc
 
 const (

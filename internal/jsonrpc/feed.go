@@ -6,7 +6,7 @@ import (
 )
 
 // Feed queues one notification of a stream of them: what an exec writes, what
-// happens in the daemon. Unlike Notify it never drops and unlike Send it waits,
+// happens in the daemon. Unlike Notify it never drops and unlike Tell it waits,
 // until the client has read nearly all that was queued before. So there is never
 // more than about one such line in memory for a connection, however many feed it,
 // and a reply never waits behind more than that.
@@ -38,7 +38,7 @@ func (c *Channel) Feed(ctx context.Context, build func(line []byte) ([]byte, err
 	return c.w.feed(lent)
 }
 
-// KeepOpen makes Recv wait for release, besides the replies, after a client has
+// KeepOpen makes Serve wait for release, besides the replies, after a client has
 // finished writing but still reads; a client that is gone, and Drain, end it all
 // the same. release may be called once.
 func (c *Channel) KeepOpen() (release func()) {

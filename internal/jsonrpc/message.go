@@ -35,9 +35,8 @@ const (
 	hintIDs   = "Give every call that is under way an id of its own."
 )
 
-// message is one request as far as the channel must understand it.
+// message is one request. It lies in the line that it came with, but for id and method.
 type message struct {
-	raw    json.RawMessage
 	id     string // as written; "" for a notification
 	method string
 	params json.RawMessage
@@ -71,12 +70,11 @@ func parse(line []byte) (msgs []message, batch bool, err *Error) {
 	return msgs, batch, nil
 }
 
-// parseOne accepts exactly what jrpc2 accepts, which reads the line after us,
-// except that an id of null is an error and not a notification.
+// parseOne reads a request of valid JSON. An id of null is an error and not a notification, whose sender would wait.
 func parseOne(raw json.RawMessage) message {
-	m := message{raw: raw}
-	var fields map[string]json.RawMessage // unlike a struct it compares names exactly
-	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+	var m message
+	fields, ok := Members(raw)
+	if !ok {
 		m.err = protocolError(CodeInvalidRequest, hintShape, "the request is not a JSON object")
 		return m
 	}
@@ -127,6 +125,13 @@ func clip(b []byte) string {
 	return string(b)
 }
 
+// resultReply is the line that answers the request id.
+func resultReply(id string, result json.RawMessage) []byte {
+	const head, middle = `{"jsonrpc":"2.0","id":`, `,"result":`
+	line := make([]byte, 0, len(head)+len(id)+len(middle)+len(result)+len("}\n"))
+	return append(append(append(append(append(line, head...), id...), middle...), result...), '}')
+}
+
 // errorReply is the line that answers the request id with an error.
 func errorReply(id string, e *Error) []byte {
 	reply := struct {
@@ -162,41 +167,6 @@ func marshal(v any) []byte {
 	return data
 }
 
-// replyIDs returns the ids that the reply line of a JSON-RPC server answers, and
-// the line itself with a hint in every error that had none: those that jrpc2
-// makes on its own account.
-func replyIDs(line []byte) (ids []string, fixed []byte) {
-	if len(line) == 0 || line[0] != '[' {
-		return []string{replyID(line)}, line
-	}
-	var replies []map[string]json.RawMessage
-	if json.Unmarshal(line, &replies) != nil {
-		return nil, line
-	}
-	changed := false
-	for _, r := range replies {
-		ids = append(ids, string(r["id"]))
-		var e struct {
-			Code    int             `json:"code"`
-			Message string          `json:"message"`
-			Data    json.RawMessage `json:"data"`
-		}
-		if raw, ok := r["error"]; !ok || json.Unmarshal(raw, &e) != nil {
-			continue
-		}
-		var data api.ErrorData
-		if json.Unmarshal(e.Data, &data) == nil && data.Hint != "" {
-			continue
-		}
-		r["error"] = marshal(protocolError(e.Code, hintShape, "%s", e.Message))
-		changed = true
-	}
-	if changed {
-		line = marshal(replies)
-	}
-	return ids, line
-}
-
 // headID finds the id in the first bytes of a request, so that who has sent one that is too long need not wait for
 // ever; "" where it is not there.
 func headID(head []byte) string {
@@ -220,18 +190,4 @@ func headID(head []byte) string {
 			return string(value)
 		}
 	}
-}
-
-// replyID reads the id of a single reply as jrpc2 writes it, without decoding
-// the result, which may be large.
-func replyID(line []byte) string {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","id":`))
-	if !ok {
-		return ""
-	}
-	var id json.RawMessage
-	if json.NewDecoder(bytes.NewReader(rest)).Decode(&id) != nil {
-		return ""
-	}
-	return string(id)
 }

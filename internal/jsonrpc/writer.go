@@ -72,8 +72,8 @@ func newWriter(conn *net.UnixConn, timeout time.Duration) *Writer {
 	return w
 }
 
-// Write queues line, to which it adds the newline; it keeps no reference to it.
-// It never blocks. When too much waits the connection is given up.
+// Write queues line, to which it adds the newline; it takes it over. It never blocks. When too much waits the
+// connection is given up.
 func (w *Writer) Write(line []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +190,7 @@ func (w *Writer) closedLocked() error {
 }
 
 func (w *Writer) pushLocked(line []byte) {
-	w.queue = append(w.queue, queued{line: append(append(make([]byte, 0, len(line)+1), line...), '\n')})
+	w.queue = append(w.queue, queued{line: append(line, '\n')})
 	w.queued += len(line) + 1
 	w.signalLocked()
 }

@@ -80,8 +80,8 @@ func walk(raw json.RawMessage, t reflect.Type, path string,
 		}
 		return nil
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
+	members, ok := jsonrpc.Members(raw)
+	if !ok {
 		return visit(raw, t, path)
 	}
 	fields := fieldsOf(t)

@@ -55,9 +55,8 @@ func (f *fakeServer) drain() {
 
 type fakeCall struct {
 	*jsonrpc.Request
-	ID, Method string
-	Params     json.RawMessage
-	ch         *jsonrpc.Channel
+	ID string
+	ch *jsonrpc.Channel
 }
 
 func (r *fakeCall) notify(p api.Progress) {
@@ -75,38 +74,18 @@ func (f *fakeServer) serve(conn *net.UnixConn) {
 		ch.Drain()
 	}
 	f.mu.Unlock()
-	var calls sync.WaitGroup
-	for {
-		line, err := ch.Recv()
-		if err != nil {
-			break
+	_ = ch.Serve(func(r *jsonrpc.Request) (json.RawMessage, *jsonrpc.Error) {
+		result, err := f.handle(&fakeCall{r, string(r.ID), ch})
+		var e *jsonrpc.Error
+		switch {
+		case errors.As(err, &e):
+			return nil, e
+		case err != nil:
+			return nil, &jsonrpc.Error{Code: api.ErrorCode(err).Number(), Message: err.Error(),
+				Data: api.ErrorData{Code: api.ErrorCode(err), Hint: "h"}}
 		}
-		var m struct {
-			ID     json.RawMessage
-			Method string
-			Params json.RawMessage
-		}
-		if err := json.Unmarshal(line, &m); err != nil {
-			panic(err)
-		}
-		call := &fakeCall{ch.Request(string(m.ID)), string(m.ID), m.Method, m.Params, ch}
-		calls.Go(func() {
-			result, err := f.handle(call)
-			var e *jsonrpc.Error
-			switch {
-			case errors.As(err, &e):
-				_ = ch.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, call.ID, mustJSON(e)))
-			case err != nil:
-				e = &jsonrpc.Error{Code: api.ErrorCode(err).Number(), Message: err.Error(),
-					Data: api.ErrorData{Code: api.ErrorCode(err), Hint: "h"}}
-				_ = ch.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, call.ID, mustJSON(e)))
-			default:
-				_ = ch.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, call.ID, mustJSON(result)))
-			}
-		})
-	}
-	calls.Wait()
-	_ = ch.Close()
+		return mustJSON(result), nil
+	})
 	_ = ch.Wait()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
@@ -89,6 +90,20 @@ func BenchmarkRoundTripWithFDs(b *testing.B) {
 		`{"sandbox":"x","argv":["true"],"fds":3,"stdio":{"stdin":0,"stdout":1,"stderr":2}}`) + "\n")
 	for b.Loop() {
 		if _, err := jsonrpc.Send(p.conn, line, files); err != nil {
+			b.Fatal(err)
+		}
+		p.line()
+	}
+}
+
+// BenchmarkRoundTripLarge is a request whose params have 2 MiB.
+func BenchmarkRoundTripLarge(b *testing.B) {
+	p := serve(b, newServer(b, &engines{}))
+	line := []byte(request(1, "fs.write", `{"sandbox":"x","path":"/f","encoding":"base64","data":"`+
+		strings.Repeat("QUJD", 1<<19)+`"}`) + "\n")
+	b.SetBytes(int64(len(line)))
+	for b.Loop() {
+		if _, err := jsonrpc.Send(p.conn, line, nil); err != nil {
 			b.Fatal(err)
 		}
 		p.line()

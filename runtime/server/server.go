@@ -2,8 +2,7 @@
 // into calls of the engines, and errors into answers that say what to do. It
 // does not listen: connections come with an Actor, and where the configuration says so they show a token.
 //
-// DESIGN.md tells who may talk, how lines and fds are framed, and which traps of
-// the JSON-RPC library are dealt with where.
+// DESIGN.md tells who may talk, and how lines and fds are framed.
 package server
 
 import (
@@ -17,9 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/creachadair/jrpc2"
-	"github.com/creachadair/jrpc2/channel"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/internal/params"
@@ -63,8 +59,6 @@ type Server struct {
 	ending  bool
 	wg      sync.WaitGroup // one for each of conns
 }
-
-var _ channel.Channel = (*jsonrpc.Channel)(nil)
 
 // New returns a server for the methods of api.Methods. It fails, with their names, when a method has no handler or two,
 // a handler no method, or their types differ.
@@ -114,8 +108,7 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 		}})
 	id := &identity{exempt: who.Private}
 	if !s.enter(ch, id) {
-		_ = ch.Close()
-		_ = ch.Wait()
+		ch.Close()
 		return
 	}
 	defer s.leave(ch)
@@ -124,12 +117,8 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
 	subs := newSubscriptions(ch)
-	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id, known: known},
-		&jrpc2.ServerOptions{
-			DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
-			Concurrency:    jsonrpc.MaxInFlight,
-		})
-	err := rpc.Start(ch).Wait()
+	d := &dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id, known: known}
+	err := ch.Serve(d.handle)
 	subs.close()
 	if cerr := ch.Wait(); cerr != nil {
 		err = cerr
@@ -196,7 +185,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("shut down with %d connections open: %w", len(s.conns), context.Cause(ctx))
 }
 
-// dispatcher is one connection's jrpc2.Assigner.
+// dispatcher runs the calls of one connection.
 type dispatcher struct {
 	s    *Server
 	ch   *jsonrpc.Channel
@@ -209,29 +198,19 @@ type dispatcher struct {
 	wrong atomic.Int32 // tokens that it has shown and are none
 }
 
-// Assign never returns nil, so that the answer to an unknown method is ours and
-// has a hint.
-func (d *dispatcher) Assign(_ context.Context, method string) jrpc2.Handler {
-	return func(_ context.Context, r *jrpc2.Request) (any, error) {
-		req := d.ch.Request(r.ID())
-		if req == nil {
-			return nil, errors.New("not a call") // a notification: nobody reads this
-		}
-		var params json.RawMessage
-		_ = r.UnmarshalParams(&params) // never fails for this type
-		result, err := d.call(req, json.RawMessage(r.ID()), method, params)
-		if err != nil {
-			e := rpcError(err, context.Cause(req.Ctx))
-			return nil, (&jrpc2.Error{Code: jrpc2.Code(e.Code), Message: e.Message}).WithData(e.Data)
-		}
-		return result, nil
+// handle is the connection's jsonrpc.Handler.
+func (d *dispatcher) handle(r *jsonrpc.Request) (json.RawMessage, *jsonrpc.Error) {
+	result, err := d.call(r)
+	if err != nil {
+		return nil, rpcError(err, context.Cause(r.Ctx))
 	}
+	return result, nil
 }
 
 // call runs one method. The result is encoded already, so that a failure to
 // encode is an error like any other.
-func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method string,
-	params json.RawMessage) (raw json.RawMessage, err error) {
+func (d *dispatcher) call(req *jsonrpc.Request) (raw json.RawMessage, err error) {
+	method := req.Method
 	defer req.FDs.Close()
 	defer func() {
 		if p := recover(); p != nil {
@@ -250,13 +229,13 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 		return nil, err
 	}
 	call := &Call{
-		Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {},
+		Actor: d.who, ID: req.ID, FDs: req.FDs, Progress: func(api.Progress) {},
 		AfterSent: req.AfterSent, dispatcher: d, afterReply: req.AfterReply,
 	}
-	if err := d.extras(call, method, h.fds, params); err != nil {
+	if err := d.extras(call, method, h.fds, req.Params); err != nil {
 		return nil, err
 	}
-	result, err := h.run(d.id.context(req.Ctx), call, params)
+	result, err := h.run(d.id.context(req.Ctx), call, req.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -270,10 +249,12 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 // how many fds came along, and whether the client wants to hear of progress.
 func (d *dispatcher) extras(call *Call, method string, fds bool, raw json.RawMessage) error {
 	var p struct {
-		FDs      int  `json:"fds"`
-		Progress bool `json:"progress"`
+		FDs      int
+		Progress bool
 	}
-	_ = json.Unmarshal(raw, &p) // decoding proper reports what is wrong
+	members, _ := jsonrpc.Members(raw)
+	_ = json.Unmarshal(members["fds"], &p.FDs) // decoding proper reports what is wrong
+	_ = json.Unmarshal(members["progress"], &p.Progress)
 	switch came := call.FDs.Len(); {
 	case came > 0 && !fds:
 		return params.Invalid("fds", "Send fds only with methods that take them.",

@@ -171,6 +171,21 @@ Picture()""")
         denied = [d for d in self.sandbox.why() if d["kind"] == "net"]  # which address it was, eBPF tells
         self.assertTrue(denied and denied[0]["how_to_allow"], self.sandbox.why())
 
+    def test_folders(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(f"{folder}/in/sub")
+            for name in ("a", "sub/b"):
+                with open(f"{folder}/in/{name}", "w", encoding="ascii") as f:
+                    f.write(name)
+            self.sandbox.files.upload(f"{folder}/in", "/tmp/folders/")
+            self.sandbox.files.upload(f"{folder}/in", "/tmp/folders/in/again")
+            self.sandbox.run("cd /tmp/folders/in && ln -s /etc/passwd out && ln -s a same && echo x >.envrc", check=True)
+            self.assertEqual(self.sandbox.files.read("/tmp/folders/in/again/sub/b"), b"sub/b")
+            left = self.sandbox.files.download("/tmp/folders/in", f"{folder}/back")
+            self.assertRegex("\n".join(left), r"(?s)links out of the folder.*: out\n.*\.envrc")
+            self.assertEqual(sorted(os.listdir(f"{folder}/back")), ["a", "again", "same", "sub"])
+            self.assertEqual(self.sandbox.files.download("/tmp/folders/in/a", f"{folder}/a"), [])
+
     def test_errors(self) -> None:
         with self.assertRaises(hutch.InvalidArgumentError) as failed:
             Sandbox.create(memory="much")

@@ -2,11 +2,12 @@
 
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { type FileHandle, lstat, open, rename, unlink } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, rename, unlink } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 
 import type { Client } from "./client.js";
-import { InvalidArgumentError, NotFoundError } from "./errors.js";
+import { FailedPreconditionError, InvalidArgumentError, NotFoundError } from "./errors.js";
+import { hutch } from "./find.js";
 import { pack, unpack } from "./results.js";
 import type * as t from "./types.js";
 
@@ -108,22 +109,39 @@ export class Files {
     }
   }
 
-  /** Copies a file of this machine into the sandbox. A path that ends in "/" is the folder that it goes to. */
+  /**
+   * Copies a file or a folder of this machine into the sandbox. path is that of the copy, or ends in "/" and is the folder
+   * that it goes to. What a folder there holds already stays, but for what has the same name. mode is a file's.
+   */
   async upload(local: string, path: string, options: UserOption & { mode?: string } = {}): Promise<void> {
     const file = await open(local, "r");
     try {
-      const mode = options.mode ?? ((await file.stat()).mode & 0o777).toString(8).padStart(4, "0");
-      await this.write(path.endsWith("/") ? path + basename(local) : path, contents(file), { ...options, mode });
+      const st = await file.stat();
+      const to = path.endsWith("/") ? path + basename(local) : path;
+      if (st.isDirectory()) {
+        await this.mkdir(to, { user: options.user });
+        await this.#copy(`${resolve(local)}/.`, `${this.#sandbox}:${to}`, options);
+        return;
+      }
+      const mode = options.mode ?? (st.mode & 0o777).toString(8).padStart(4, "0");
+      await this.write(to, contents(file), { ...options, mode });
     } finally {
       await file.close();
     }
   }
 
   /**
-   * Copies a file of the sandbox to this machine, where it takes the place of local when all of it is there: a link is
-   * replaced and not followed. A new file has mode 0600.
+   * Copies a file or a folder of the sandbox to this machine. local is the copy itself. A file takes its place when all of
+   * it is there, a link is replaced and not followed, and a new file has mode 0600. Of a folder this leaves out what is
+   * dangerous here: devices, links that lead out of it, and what programs of yours would obey, such as .envrc and hooks of
+   * git (docs/guarded.md). It returns what was left out, a line for each reason.
    */
-  async download(path: string, local: string, options: UserOption = {}): Promise<void> {
+  async download(path: string, local: string, options: UserOption = {}): Promise<string[]> {
+    if ((await this.stat(path, options)).type === "folder") {
+      await mkdir(local, { recursive: true });
+      const said = await this.#copy(`${this.#sandbox}:${path}/.`, resolve(local), options);
+      return said.split("\n").filter((line) => line).map((line) => line.replace(/^hutch: /, ""));
+    }
     if (local.endsWith("/")) {
       throw new InvalidArgumentError(`${local} is a folder: the name of a file is wanted`,
         { op: "download", field: "local" });
@@ -140,12 +158,21 @@ export class Files {
       }
       if (old?.isFile()) await file.chmod(old.mode & 0o777);
       await rename(temporary, local);
+      return [];
     } catch (error) {
       await unlink(temporary);
       throw error;
     } finally {
       await file.close();
     }
+  }
+
+  /** Copies a folder by the command line, which knows what must not get to the host. Returns what it says. */
+  async #copy(source: string, target: string, { user }: UserOption): Promise<string> {
+    const flags = user === undefined ? [] : [`--user=${user}`];
+    const said = await hutch(["cp", ...flags, "--", source, target], this.#client.link.environment());
+    if (said.code !== 0) throw new FailedPreconditionError(said.stderr.replace(/^hutch: /, ""), { op: "copy" });
+    return said.stderr;
   }
 
   /** What is in a folder, and below it if asked to. */

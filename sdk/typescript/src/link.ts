@@ -73,8 +73,8 @@ export class Link {
   /** What makes the hutch command talk to the same daemon. */
   environment(): Record<string, string> {
     if (this.#options.private) {
-      throw new InvalidArgumentError("a private daemon of root's gets no folders of the host's",
-        { op: "create", hint: "use the shared daemon, or upload what the sandbox is to have" });
+      throw new InvalidArgumentError("a private daemon cannot take this folder of the host's",
+        { op: "connect", hint: "use the shared daemon, or upload and download files one by one" });
     }
     const { socket = find.socketPath(), token } = this.#options;
     return { HUTCH_SOCKET: socket, ...(token ? { HUTCH_TOKEN: token } : {}) };

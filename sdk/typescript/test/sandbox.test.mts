@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmod, chown, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -169,6 +169,24 @@ describe("one sandbox for all", () => {
       throw new Error("broken");
     }
     await assert.rejects(files.write("/tmp/broken", broken()), /broken/);
+  });
+
+  it("copies folders", async () => {
+    const { files } = sandbox;
+    const folder = await mkdtemp(join(tmpdir(), "hutch-ts-"));
+    try {
+      await mkdir(join(folder, "in/sub"), { recursive: true });
+      await writeFile(join(folder, "in/sub/b"), "text");
+      await files.upload(join(folder, "in"), "/tmp/folders/");
+      assert.equal(await files.readText("/tmp/folders/in/sub/b"), "text");
+      await sandbox.run("cd /tmp/folders/in && ln -s /etc/passwd out && echo x >.envrc", { check: true });
+      const left = await files.download("/tmp/folders/in", join(folder, "back"));
+      assert.match(left.join("\n"), /links out of the folder.*: out\n.*\.envrc/s);
+      assert.deepEqual(await readdir(join(folder, "back")), ["sub"]);
+      await assert.rejects(files.upload(join(folder, "nothing"), "/tmp/folders/"), { code: "ENOENT" });
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   });
 
   it("runs code", async () => {

@@ -114,8 +114,9 @@ def _check_peer(s: socket.socket, path: str) -> None:
                                     hint="set HUTCH_SOCKET to your own daemon's socket")
 
 
-def run_hutch(arguments: List[str], env: Dict[str, str], inside: Optional[Mapping[str, str]] = None) -> bytes:
-    """What the command line prints, or what it says went wrong. inside are variables for a sandbox: they go by a file
+def run_hutch(arguments: List[str], env: Dict[str, str],
+              inside: Optional[Mapping[str, str]] = None) -> Tuple[bytes, str]:
+    """What the command line prints, and what it says meanwhile, or raises what it says went wrong. inside are variables for a sandbox: they go by a file
     in memory, because other users see arguments."""
     with os.fdopen(os.memfd_create("env"), "w+b") as f:
         for name, value in (inside or {}).items():
@@ -130,7 +131,7 @@ def run_hutch(arguments: List[str], env: Dict[str, str], inside: Optional[Mappin
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(f.fileno(),), check=False)
     if done.returncode != 0:
         raise _said(done.stderr)
-    return done.stdout
+    return done.stdout, done.stderr.decode("utf-8", "replace")
 
 
 def _said(stderr: bytes) -> HutchError:

@@ -62,8 +62,8 @@ class Link:
     def environment(self) -> Dict[str, str]:
         """What makes the hutch command talk to the same daemon."""
         if self._private:
-            raise InvalidArgumentError("a private daemon of root's gets no folders of the host's", op="create",
-                                       hint="use the shared daemon, or upload what the sandbox is to have")
+            raise InvalidArgumentError("a private daemon cannot take this folder of the host's", op="connect",
+                                       hint="use the shared daemon, or upload and download files one by one")
         env = {"HUTCH_SOCKET": self._socket or _find.socket_path()}
         if self._token:
             env["HUTCH_TOKEN"] = self._token

@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Optional, Union
 
 from .. import types as t
+from .._find import run_hutch
 from .._pipes import Drain, Feeder, Replacement
 from ..errors import InvalidArgumentError, NotFoundError
 from ..results import pack, unpack
@@ -65,18 +66,31 @@ class AsyncFiles:
         await self._feed(params, data)
 
     async def upload(self, local: Local, path: str, *, mode: Optional[str] = None, user: Optional[str] = None) -> None:
-        """Copies a file of this machine into the sandbox. A path that ends in "/" is the folder that it goes to."""
+        """Copies a file or a folder of this machine into the sandbox. path is that of the copy, or ends in "/" and is the
+        folder that it goes to. What a folder there holds already stays, but for what has the same name. mode is a
+        file's."""
+        local = os.fspath(local)
         if path.endswith("/"):
-            path += os.path.basename(os.fspath(local))
+            path += os.path.basename(local.rstrip("/"))
+        if os.path.isdir(local):
+            await self.mkdir(path, user=user)
+            await self._copy(os.path.abspath(local) + "/.", f"{self._sandbox}:{path}", user)
+            return
         with open(local, "rb") as f:
             st = os.fstat(f.fileno())
             await self._feed({"sandbox": self._sandbox, "path": path, "user": user, "parents": True,
                               "size_bytes": st.st_size, "mode": mode or f"{st.st_mode & 0o777:04o}"}, f)
 
-    async def download(self, path: str, local: Local, *, user: Optional[str] = None) -> None:
-        """Copies a file of the sandbox to this machine, where it takes the place of local when all of it is there. A new
-        file has mode 0600."""
+    async def download(self, path: str, local: Local, *, user: Optional[str] = None) -> "List[str]":
+        """Copies a file or a folder of the sandbox to this machine. local is the copy itself. A file takes its place when
+        all of it is there, and a new one has mode 0600. Of a folder this leaves out what is dangerous here: devices, links
+        that lead out of it, and what programs of yours would obey, such as .envrc and hooks of git (docs/guarded.md).
+        It returns what was left out, a line for each reason."""
         local = os.fspath(local)
+        if (await self.stat(path, user=user))["type"] == "folder":
+            os.makedirs(local, exist_ok=True)
+            said = await self._copy(f"{self._sandbox}:{path}/.", os.path.abspath(local), user)
+            return [line.removeprefix("hutch: ") for line in said.splitlines()]
         if local.endswith("/") or os.path.isdir(local):
             raise InvalidArgumentError(f"{local} is a folder: the name of a file is wanted", op="download", field="local")
         place = Replacement(local)
@@ -85,6 +99,7 @@ class AsyncFiles:
             place.keep()
         finally:
             place.close()
+        return []
 
     async def list(self, path: str = ".", *, recursive: bool = False, depth: Optional[int] = None,
                    user: Optional[str] = None) -> "List[t.File]":
@@ -124,6 +139,12 @@ class AsyncFiles:
     async def move(self, path: str, to: str, *, replace: bool = True, user: Optional[str] = None) -> None:
         """Renames a file or a folder. to is the new path itself, also where that is a folder."""
         await self._client.rpc.fs_move(sandbox=self._sandbox, path=path, to=to, no_replace=not replace, user=user)
+
+    async def _copy(self, source: str, target: str, user: Optional[str]) -> str:
+        """Copies a folder by the command line, which knows what must not get to the host; the result is what it says."""
+        flags = ["--user=" + user] if user else []
+        _, said = await run(run_hutch, ["cp", *flags, "--", source, target], self._client.link.environment())
+        return said
 
     async def _feed(self, params: Dict[str, Any], source: BinaryIO) -> None:
         feeder = Feeder(source)

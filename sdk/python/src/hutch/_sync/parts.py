@@ -51,7 +51,7 @@ class Workspace:
         later, also by apply itself; force applies also what somebody else has changed in the folder meanwhile."""
         if os.geteuid() == 0:  # whose daemon has no right to root's folders: the command line hands them over
             flags = [*(["--digest", digest] if digest else []), *(["--force"] if force else [])]
-            done = run(run_hutch, ["workspace", "apply", "--json", *flags, self._sandbox, "--", *paths],
+            done, _ = run(run_hutch, ["workspace", "apply", "--json", *flags, self._sandbox, "--", *paths],
                              self._client.link.environment())
             return cast(t.WorkspaceApplied, json.loads(done))
         return self._client.rpc.workspace_apply(sandbox=self._sandbox, paths=_list(paths), digest=digest,

@@ -109,7 +109,7 @@ class Sandbox:
         if rest:
             raise InvalidArgumentError(f"{', '.join(sorted(rest))} cannot be combined with folders of root's", op="create",
                                        hint="run as an ordinary user, or leave them out")
-        done = run(run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment(), env)
+        done, _ = run(run_hutch, ["create", "--json", *flags, *folders, image], client.link.environment(), env)
         record = cast(t.Sandbox, json.loads(done))
         if not detached:
             client.link.remove_at_exit(record["id"])

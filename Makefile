@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-e2b deps-sdk deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package reference install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-e2b deps-sdk deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -128,6 +128,14 @@ package: build deps-test ## build the Python wheel, with the binaries in it, and
 	$(say) PACKAGE 'dist/hutch-sh-sdk-*.tgz'
 	$(Q)HUTCH_NODE_MODULES=.cache/typescript/node_modules node sdk/typescript/build.mjs .cache/package/typescript
 	$(Q)npm pack --silent --pack-destination dist ./.cache/package/typescript >/dev/null
+
+# Warnings are errors: of what refers to nothing. But pdoc cannot know which TypedDict has a member: none does at run time.
+REFERENCE   = dist/reference
+reference: deps-sdk ## make the reference of both packages, in HTML, into dist/reference
+	$(say) REFERENCE '$(REFERENCE)/{python,typescript}'
+	$(Q)rm -rf $(REFERENCE)
+	$(Q)PYTHONPATH=sdk/python/src:.cache/sdk python3 -W error -W 'ignore:Cannot determine where' -m pdoc --output-directory $(REFERENCE)/python hutch hutch.types
+	$(Q)node .cache/sdk-npm/node_modules/typedoc/bin/typedoc --options sdk/typescript/typedoc.json --out $(REFERENCE)/typescript
 
 install: build ## install below PREFIX (~/.local)
 	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-web,hutch-scan}'

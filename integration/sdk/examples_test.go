@@ -75,11 +75,9 @@ func (m *model) last() string {
 	return m.asked[len(m.asked)-1]
 }
 
-// TestPythonAgents: the frameworks of docs/examples/agents, as they are published, work in a sandbox, by a scripted
-// model.
-func TestPythonAgents(t *testing.T) {
-	testenv.Axes(t)
-	testenv.Suite(t, "sdk")
+// frameworks is where make deps-sdk puts what Python's examples import.
+func frameworks(t *testing.T) string {
+	t.Helper()
 	installed, err := filepath.Abs("../../.cache/sdk")
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +86,67 @@ func TestPythonAgents(t *testing.T) {
 		testenv.Require(t, probe.Check{Name: "frameworks", Status: probe.No, Detail: err.Error(),
 			Remedy: "make deps-sdk"})
 	}
+	return installed
+}
+
+// TestNotebook: docs/examples/notebook, by Jupyter's own kernel: a picture that code in the sandbox has made is shown.
+func TestNotebook(t *testing.T) {
+	testenv.Axes(t)
+	testenv.Suite(t, "sdk")
+	t.Parallel()
+	w := world.New(t)
+	notebook, err := filepath.Abs("../../docs/examples/notebook/sandbox.ipynb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := python(t, w, "python3", "-c", `
+import sys, nbclient, nbformat
+notebook = nbformat.read(sys.argv[1], 4)
+nbclient.NotebookClient(notebook, kernel_name="python3").execute()
+shown = [o.get("data", {}) for cell in notebook.cells for o in cell.get("outputs", [])]
+print(shown)
+assert shown[0]["text/plain"].startswith("'hello from hutch-"), shown[0]
+assert any("image/png" in data for data in shown)
+assert "--allow example.com" in shown[-1]["text/plain"], shown[-1]
+`, notebook)
+	cmd.Env = append(cmd.Env, "PYTHONPATH="+source(t)+":"+frameworks(t), "HOME="+w.Dir, "JUPYTER_RUNTIME_DIR="+w.Dir)
+	if r := w.FinishInSteps(t, cmd); r.Code != 0 {
+		t.Errorf("exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+}
+
+// TestReference: what the packages export is described, and refers to nothing that is not.
+func TestReference(t *testing.T) {
+	testenv.Axes(t)
+	testenv.Suite(t, "sdk")
+	t.Parallel()
+	frameworks(t)
+	installed(t, runtimes+"/typedoc", "make deps-sdk")
+	w := world.New(t)
+	out := w.Path("reference")
+	// It reads all sources, and says nothing meanwhile.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*world.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "make", "-C", "../..", "--no-print-directory", "reference", "REFERENCE="+out)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for page, about := range map[string]string{
+		"python/hutch.html":               "At the end of its with block it is removed",
+		"typescript/classes/Sandbox.html": "await using",
+	} {
+		if !strings.Contains(world.Read(t, filepath.Join(out, page)), about) {
+			t.Errorf("%s says nothing of %q", page, about)
+		}
+	}
+}
+
+// TestPythonAgents: the frameworks of docs/examples/agents, as they are published, work in a sandbox, by a scripted
+// model.
+func TestPythonAgents(t *testing.T) {
+	testenv.Axes(t)
+	testenv.Suite(t, "sdk")
+	installed := frameworks(t)
 	for _, c := range []struct {
 		example string
 		args    []string

@@ -76,12 +76,15 @@ func TestPython(t *testing.T) {
 	unittest(t, "python3")
 }
 
-// TestPythonVersions: so it does in each version of Python that there is.
+// TestPythonVersions: so it does in each version of Python that there is, and in PyPy.
 func TestPythonVersions(t *testing.T) {
 	testenv.Axes(t)
 	t.Parallel()
+	names := []string{"pypy3"}
 	for minor := oldest; minor <= newest; minor++ {
-		name := fmt.Sprintf("python3.%d", minor)
+		names = append(names, fmt.Sprintf("python3.%d", minor))
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			unittest(t, name, "test_run", "test_stream", "test_cancelled", "test_private")
 		})

@@ -148,6 +148,7 @@ npm-tools   may  have_obeyed           -              -                     -'
 		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
 numpy       may  have_python:numpy     python3-numpy  python3-numpy         py3-numpy
 pillow      may  have_python:PIL       python3-pil    python3-pillow        py3-pillow
+pypy3       may  have_cmd:pypy3        pypy3          pypy3                 pypy3
 frameworks  may  have_frameworks       -              -                     -
 runtimes    may  have_sdk              -              -                     -'
 		;;

@@ -14,10 +14,10 @@ import "./dispose.js";
 export { Client, type ClientOptions, type EventOptions } from "./client.js";
 export { Code, type CodeOptions } from "./code.js";
 export { hosted, type SandboxConfig } from "./config.js";
-export type { CallOptions } from "./connection.js";
+export type { CallOptions, LateOption } from "./connection.js";
 export {
-  AlreadyExistsError, CanceledError, CommandError, ConnectionLostError, DeadlineExceededError, FailedPreconditionError,
-  HutchError, InvalidArgumentError, NotFoundError, PermissionDeniedError, ResourceExhaustedError, UnavailableError,
+  AlreadyExistsError, CanceledError, CommandError, ConnectionLostError, DeadlineExceededError, type ErrorDetails,
+  FailedPreconditionError, HutchError, InvalidArgumentError, NotFoundError, PermissionDeniedError, ResourceExhaustedError, UnavailableError,
   UnimplementedError,
 } from "./errors.js";
 export { type Content, Files, type UserOption, type WriteOptions } from "./files.js";

@@ -14,6 +14,8 @@ from .errors import (FailedPreconditionError, HutchError, InvalidArgumentError, 
 
 # MAX_SOCKET is the longest path of a Unix socket in bytes (unix(7)).
 MAX_SOCKET = 107
+# SO_PEERCRED of the kernel's asm-generic/socket.h, which PyPy has no name for.
+SO_PEERCRED = 17
 # MAX_WORD bounds what a starting daemon says of itself.
 MAX_WORD = 64 << 10
 
@@ -107,7 +109,7 @@ def dial(path: str) -> Optional[socket.socket]:
 
 def _check_peer(s: socket.socket, path: str) -> None:
     """Requests carry fds, and a socket in a shared folder could be anybody's: it must be the caller's or root's."""
-    cred = s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    cred = s.getsockopt(socket.SOL_SOCKET, SO_PEERCRED, 12)
     uid = int.from_bytes(cred[4:8], sys.byteorder)
     if uid not in (0, os.geteuid()):
         raise PermissionDeniedError(f"socket {path} is served by uid {uid}, not by uid {os.geteuid()}", op="connect",

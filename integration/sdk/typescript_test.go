@@ -151,6 +151,32 @@ func TestTypeScriptVersions(t *testing.T) {
 	test("deno", "@deno/linux-x64-glibc/deno", "test", "-A", "--no-check", "--node-modules-dir=manual")
 }
 
+// TestTypeScriptBinaries: who installs the package gets hutch with it.
+func TestTypeScriptBinaries(t *testing.T) {
+	testenv.Axes(t)
+	testenv.Suite(t, "sdk")
+	t.Parallel()
+	testenv.Programs(t, "npm")
+	s := newScripts(t)
+	source := installed(t, "sdk/typescript", "")
+	s.made("node", filepath.Join(source, "platform.mjs"), "platform", s.w.Bin)
+	s.made("npm", "pack", "--silent", "--pack-destination", ".", "./platform", "./node_modules/@hutch-sh/sdk")
+	s.made("rm", "-r", "node_modules")
+	s.made("sh", "-c", "npm install --offline --no-audit --no-fund ./*.tgz")
+	for kind, load := range map[string]string{
+		"module":   `const { Sandbox } = await import("@hutch-sh/sdk");`,
+		"commonjs": `const { Sandbox } = require("@hutch-sh/sdk");`,
+	} {
+		s.did("node", "--input-type="+kind, "-e", load+`
+			delete process.env.HUTCH_BIN;
+			process.env.PATH = "/usr/bin:/bin";
+			Sandbox.create().then(async (s) => {
+				console.log((await s.run("echo hello")).stdout);
+				await s.remove();
+			});`)
+	}
+}
+
 // TestVercelAI: docs/examples/vercel-ai, with the AI SDK itself and a model that follows a script.
 func TestVercelAI(t *testing.T) {
 	testenv.Axes(t)

@@ -3,7 +3,7 @@
  * require. The compiler is found in this folder's node_modules or in that which HUTCH_NODE_MODULES names.
  */
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -22,8 +22,14 @@ for (const [name, [module, type]] of Object.entries(kinds)) {
   if (compiler.status !== 0) process.exit(compiler.status ?? 1);
   mkdirSync(out, { recursive: true });
   writeFileSync(join(out, "package.json"), `${JSON.stringify({ type })}\n`);
+  writeFileSync(join(out, "here.js"), type === "module" ?
+    "export const here = import.meta.url;\n" : "exports.here = __filename;\n");
 }
 if (folder !== here) {
-  for (const file of ["package.json", "README.md"]) cpSync(join(here, file), join(folder, file));
+  const { devDependencies, scripts, ...rest } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
+  // Who installs it on one of these gets hutch as well. npm leaves out what is for other machines.
+  rest.optionalDependencies = { "@hutch-sh/linux-arm64": rest.version, "@hutch-sh/linux-x64": rest.version };
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(rest, undefined, 2)}\n`);
+  cpSync(join(here, "README.md"), join(folder, "README.md"));
 }
 cpSync(join(here, "..", "..", "LICENSE"), join(folder, "LICENSE"));

@@ -3,10 +3,12 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { accessSync, closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { type FileHandle, lstat, open } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { connect, type Socket } from "node:net";
 import { basename, dirname, join, resolve } from "node:path";
 
 import { FailedPreconditionError, PermissionDeniedError, UnavailableError, withCode } from "./errors.js";
+import { here } from "./here.js";
 
 /** O_PATH, which Node has no name for: a folder that one may pass through and need not read. */
 const O_PATH = 0o10000000;
@@ -34,7 +36,7 @@ export function socketPath(): string {
   return `/tmp/hutch-${me}/hutchd.sock`;
 }
 
-/** The hutch command: HUTCH_BIN, else the one in PATH. */
+/** The hutch command: HUTCH_BIN, else the one in PATH, else the copy that came with this package. */
 export function binary(): string {
   const named = process.env.HUTCH_BIN;
   if (named) {
@@ -45,8 +47,21 @@ export function binary(): string {
   for (const folder of (process.env.PATH ?? "").split(":")) {
     if (folder && runs(join(folder, "hutch"))) return join(folder, "hutch");
   }
-  throw new FailedPreconditionError("there is no hutch in PATH",
+  const own = ownBinary();
+  if (own) return own;
+  throw new FailedPreconditionError("there is no hutch in PATH, and none came with this package",
     { op: "find hutch", hint: "install hutch, or set HUTCH_BIN to the path of the file hutch" });
+}
+
+/** The copy of the command in the package for this kind of machine, which npm installs beside this one. */
+function ownBinary(): string | undefined {
+  try {
+    const found = createRequire(here).resolve(`@hutch-sh/linux-${process.arch}/package.json`);
+    const own = join(dirname(found), "bin", "hutch");
+    return runs(own) ? own : undefined;
+  } catch {
+    return undefined; // it is optional
+  }
 }
 
 function runs(path: string): boolean {

@@ -40,9 +40,11 @@ require (
 	mvdan.cc/sh/v3 v3.14.1
 )
 
+require github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
+
 require (
 	cyphar.com/go-pathrs v0.2.6 // indirect
-	github.com/BurntSushi/toml v1.6.0 // indirect
+	github.com/BurntSushi/toml v1.6.0
 	github.com/aperturerobotics/protobuf-go-lite v0.14.0 // indirect
 	github.com/checkpoint-restore/go-criu/v8 v8.3.0 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect

@@ -22,7 +22,8 @@ func newMCP() *cobra.Command {
 		Long: `Serve the Model Context Protocol on stdin and stdout: tools to read, write, edit and search files, to run
 commands and code. They work in a sandbox that is made when the first tool needs it, as the flags say, and removed
 when the client ends, also when it is killed. Nothing of the host is in it but what you name.`,
-		Example: `  claude mcp add sandbox -- hutch mcp --workspace .:overlay --allow pypi.org python@3.12
+		Example: `  hutch mcp install claude
+  hutch mcp --workspace .:overlay --allow pypi.org python@3.12
   {"mcpServers": {"sandbox": {"command": "hutch", "args": ["mcp", "--workspace", "/home/me/project:overlay"]}}}`,
 		Args: wantArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,6 +75,7 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 			return api.CheckExecMode(cfg.Mode)
 		})
 	cmd.Flags().BoolVar(&cfg.Private, "private", false, "use a daemon of its own")
+	cmd.AddCommand(newMCPInstall(), newMCPUninstall())
 	return cmd
 }
 

@@ -108,7 +108,7 @@ func (f *installFlags) find(name string) (*clientFile, error) {
 			WithHint("choose one of %s; docs/agents.md says what others want", strings.Join(mcpconf.Names(), ", "))
 	}
 	if !serverName.MatchString(f.name) {
-		return nil, api.Errorf(api.InvalidArgument, "--name %q: letters, digits, _ and - make a name, at most 64", f.name)
+		return nil, api.Errorf(api.InvalidArgument, "--name %q: up to 64 letters, digits, _ and - make a name", f.name)
 	}
 	project, err := os.Getwd()
 	if err != nil {

@@ -44,7 +44,8 @@ func TestMCPInstall(t *testing.T) {
 		if err != nil || !strings.Contains(out, tt.file) || !strings.Contains(read(tt.file), tt.want) {
 			t.Fatalf("%s: %v\n%s", tt.client, err, out)
 		}
-		if _, err := run(newMCPUninstall(), append(flags, tt.client)...); err != nil || strings.Contains(read(tt.file), "box") {
+		_, err = run(newMCPUninstall(), append(flags, tt.client)...)
+		if err != nil || strings.Contains(read(tt.file), "box") {
 			t.Errorf("%s: %v: %s", tt.client, err, read(tt.file))
 		}
 	}
@@ -65,7 +66,8 @@ func TestMCPInstall(t *testing.T) {
 	if out, err := run(newMCPInstall(), "-y", "opencode"); err == nil || read(elsewhere) != `{"a": 1}` {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := run(newMCPInstall(), "-y", "--user", "claude"); err != nil || !strings.Contains(read(elsewhere), "mcp") {
+	out, err := run(newMCPInstall(), "-y", "--user", "claude")
+	if err != nil || !strings.Contains(read(elsewhere), "mcp") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if st, err := os.Stat(elsewhere); err != nil || st.Mode().Perm() != 0o640 {
@@ -74,7 +76,8 @@ func TestMCPInstall(t *testing.T) {
 
 	// What is wrong changes nothing.
 	for _, args := range [][]string{
-		{"-y", "codex"}, {"-y", "nobody"}, {"-y", "--name", "a b", "claude"}, {"-y", "claude", "--nonsense"}, {"claude"},
+		{"-y", "codex"}, {"-y", "nobody"}, {"-y", "--name", "a b", "claude"}, {"-y", "claude", "--nonsense"},
+		{"claude"},
 	} {
 		if out, err := run(newMCPInstall(), args...); err == nil {
 			t.Errorf("%v: %s", args, out)

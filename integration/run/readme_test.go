@@ -28,7 +28,7 @@ var readmeInstead = []struct{ part, instead, why string }{
 	{"why SANDBOX", "why fix", "a name of one"},
 	{"audit SANDBOX", "audit fix", "a name of one"},
 	{"events --since 1 ", "events --since 1 --no-follow ", "it goes on for ever"},
-	{"claude mcp add sandbox -- hutch mcp", "hutch mcp </dev/null", "what the client starts"},
+	{"hutch mcp install claude", "hutch mcp install --yes claude", "it asks"},
 	{"-m 512m --pids-limit 64", "-m 512m --pids-limit 64 --best-effort", "not every user has cgroups"},
 }
 

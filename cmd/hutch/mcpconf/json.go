@@ -166,7 +166,8 @@ func put(o *hujson.Object, name string, value hujson.Value, unit string, depth i
 func indentation(root *hujson.Object) string {
 	if len(root.Members) > 0 {
 		before := string(root.Members[0].Name.BeforeExtra)
-		if line := before[strings.LastIndex(before, "\n")+1:]; line != before && line != "" && strings.Trim(line, " \t") == "" {
+		line := before[strings.LastIndex(before, "\n")+1:]
+		if line != before && line != "" && strings.Trim(line, " \t") == "" {
 			return line
 		}
 	}

@@ -73,8 +73,10 @@ func TestRefused(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"mcpServers": {"x": 1,},} // end`, "{\n\t\"a\": [1, {}],\n}", `{"mcpServers":{"sandbox":1}}`,
-		`{"mcpServers":{},"mcpServers":{"sandbox":2}}`} {
+	for _, seed := range []string{
+		"", "{}", `{"mcpServers": {"x": 1,},} // end`, "{\n\t\"a\": [1, {}],\n}", `{"mcpServers":{"sandbox":1}}`,
+		`{"mcpServers":{},"mcpServers":{"sandbox":2}}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	c, _ := Find("claude")

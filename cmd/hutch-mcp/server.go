@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,11 +53,15 @@ func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxe
 			ctx, cancel := context.WithCancelCause(context.WithValue(ctx, boxesKey{}, b))
 			defer cancel(nil)
 			defer context.AfterFunc(b.session, func() { cancel(context.Cause(b.session)) })()
-			return next(ctx, method, req)
+			res, err := next(ctx, method, req)
+			if called, ok := res.(*mcp.CallToolResult); ok && called != nil && !cfg.Structured {
+				called.StructuredContent = nil
+			}
+			return res, err
 		}
 	})
 	for _, t := range tools {
-		if err := addTool(s, cfg.Mode, t); err != nil {
+		if err := addTool(s, cfg, t); err != nil {
 			return nil, err
 		}
 	}
@@ -113,8 +118,12 @@ func instructions(cfg *mcpapi.Config) string {
 	return text.String()
 }
 
-// addTool offers one of the daemon's tools, with an argument more: which sandbox.
-func addTool(s *mcp.Server, mode api.ExecMode, t api.Tool) error {
+// atHand are the tools that clients which search for tools, and do not show all of them, are asked to show.
+var atHand = []string{api.ToolNameRunCommand, api.ToolNameReadFile, api.ToolNameWriteFile, api.ToolNameFindReplace}
+
+// addTool offers one of the daemon's tools, with an argument more: which sandbox. It has no output schema where results
+// are text alone: a tool that has one must keep to it.
+func addTool(s *mcp.Server, cfg *mcpapi.Config, t api.Tool) error {
 	var schema map[string]any
 	if err := json.Unmarshal(t.InputSchema, &schema); err != nil {
 		return fmt.Errorf("input schema of %s: %w", t.Name, err)
@@ -127,13 +136,20 @@ func addTool(s *mcp.Server, mode api.ExecMode, t api.Tool) error {
 	props["sandbox"] = map[string]any{"type": "string",
 		"description": "Id of a sandbox of sandbox_create; by default this session's own."}
 	if t.Name == api.ToolNameRunCommand {
-		addMode(mode, "command", &t.Description, props)
+		addMode(cfg.Mode, "command", &t.Description, props)
 	}
-	s.AddTool(&mcp.Tool{
-		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema, OutputSchema: t.OutputSchema,
+	tool := &mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema,
 		Annotations: &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive,
 			IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld},
-	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	}
+	if cfg.Structured {
+		tool.OutputSchema = t.OutputSchema
+	}
+	if slices.Contains(atHand, t.Name) {
+		tool.Meta = mcp.Meta{"anthropic/alwaysLoad": true}
+	}
+	s.AddTool(tool, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ref, arguments, err := takeSandbox(req.Params.Arguments)
 		if err != nil {
 			return failed(err), nil

@@ -74,6 +74,8 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 			}
 			return api.CheckExecMode(cfg.Mode)
 		})
+	cmd.Flags().BoolVar(&cfg.Structured, "structured", false,
+		"have results carry an object beside the text, for clients that are programs: models read the text")
 	cmd.Flags().BoolVar(&cfg.Private, "private", false, "use a daemon of its own")
 	cmd.AddCommand(newMCPInstall(), newMCPUninstall())
 	return cmd

@@ -88,8 +88,12 @@ func TestMCP(t *testing.T) {
 	var names []string
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
-		if tool.Annotations == nil || tool.Description == "" {
+		if tool.Annotations == nil || tool.Description == "" || tool.OutputSchema != nil {
 			t.Errorf("%+v", tool)
+		}
+		if at := slices.Contains([]string{"sandbox_run_command", "sandbox_read_file", "sandbox_write_file",
+			"sandbox_find_replace"}, tool.Name); at != (tool.Meta["anthropic/alwaysLoad"] == true) {
+			t.Errorf("%s: %v", tool.Name, tool.Meta)
 		}
 	}
 	for _, want := range []string{"sandbox_write_file", "sandbox_run_command", "sandbox_list_directory",
@@ -123,7 +127,7 @@ func TestMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	link, ok := r.Content[1].(*mcp.ResourceLink)
-	if !ok {
+	if !ok || r.StructuredContent != nil { // models would be shown that, and not the text
 		t.Fatalf("%+v", r.Content)
 	}
 	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: link.URI}); err != nil ||
@@ -245,7 +249,7 @@ func TestMCPCode(t *testing.T) {
 	t.Parallel()
 	world.Needs(t, "python3")
 	w := world.New(t)
-	c := dialMCP(t, w, "--scope", "agent:m", "host")
+	c := dialMCP(t, w, "--structured", "--scope", "agent:m", "host")
 	c.call(t, "sandbox_run_code", false, world.Args{"language": "python", "code": "x = 20"})
 	if text := c.call(t, "sandbox_run_code", false,
 		world.Args{"language": "python", "code": "print('o')\nx + 1"}); text != "o\n[value]\n21" {

@@ -164,7 +164,7 @@ func TestMCPInspector(t *testing.T) {
 	inspect := func(code int, args ...string) string {
 		t.Helper()
 		cmd := exec.Command("node",
-			append([]string{inspector, "--cli", filepath.Join(w.Bin, "hutch"), "mcp", "host", "--method"}, args...)...)
+			append([]string{inspector, "--cli", filepath.Join(w.Bin, "hutch"), "mcp", "--structured", "host", "--method"}, args...)...)
 		cmd.Env = w.Vars
 		cmd.Dir = filepath.Dir(inspector) // it looks for its package.json beside the working directory
 		return w.Finish(t, cmd).Want(t, code).Stdout

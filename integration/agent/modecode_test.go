@@ -64,7 +64,7 @@ func TestModeCode(t *testing.T) {
 		world.Write(t, filepath.Join(dir, name), text+"\n")
 	}
 
-	all := dialMCP(t, w, "--workspace", dir+":rw")
+	all := dialMCP(t, w, "--structured", "--workspace", dir+":rw")
 	for _, a := range []world.Args{{}, {"fresh": true}} {
 		a["language"], a["code"] = "python", pyWhere
 		if where, _, text := all.codeAt(t, a); where != api.WhereSandbox || here(t, text) {
@@ -76,7 +76,7 @@ func TestModeCode(t *testing.T) {
 		}
 	}
 
-	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "selective")
+	c := dialMCP(t, w, "--structured", "--workspace", dir+":rw", "--mode", "selective")
 	if where, res, text := c.codeAt(t, world.Args{"language": "python", "fresh": true,
 		"code": "import json, math\nprint(json.dumps([1]))\n6 * 7"}); where != api.WhereHost || res.Text != "42" ||
 		res.Stdout != "[1]\n" || strings.Contains(text, "EVIL") {
@@ -136,7 +136,7 @@ func TestModeCodeOff(t *testing.T) {
 	w := world.New(t)
 	dir := w.Sub(t, "project")
 	allowHost(t, w, "")
-	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
+	c := dialMCP(t, w, "--structured", "--workspace", dir+":rw", "--mode", "off")
 	run := func(a world.Args) (api.CodeResult, string) {
 		t.Helper()
 		where, res, text := c.codeAt(t, a)
@@ -201,7 +201,7 @@ func TestModeCodeKilled(t *testing.T) {
 	w := world.New(t)
 	allowHost(t, w, "")
 	dir := w.Sub(t, "project")
-	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
+	c := dialMCP(t, w, "--structured", "--workspace", dir+":rw", "--mode", "off")
 	if where, _, text := c.codeAt(t, world.Args{"language": "python", "code": "1"}); where != api.WhereHost {
 		t.Fatalf("%s: %q", where, text)
 	}

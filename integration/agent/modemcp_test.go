@@ -60,7 +60,7 @@ func TestModeMCP(t *testing.T) {
 	}
 
 	// What the user has not given nobody can ask for: the configuration's mode is not a model's.
-	c := dialMCP(t, w, "--workspace", dir+":rw")
+	c := dialMCP(t, w, "--structured", "--workspace", dir+":rw")
 	if where, text := c.where(t, world.Args{"command": whereami}); where != api.WhereSandbox || here(t, text) {
 		t.Errorf("%s: %q", where, text)
 	}
@@ -70,7 +70,7 @@ func TestModeMCP(t *testing.T) {
 	}
 
 	// Selective: by the scan, and never weaker.
-	c = dialMCP(t, w, "--workspace", dir+":rw", "--mode", "selective")
+	c = dialMCP(t, w, "--structured", "--workspace", dir+":rw", "--mode", "selective")
 	if text := c.InitializeResult().Instructions; !strings.Contains(text, "user's machine itself") {
 		t.Errorf("%q", text)
 	}
@@ -101,7 +101,7 @@ func TestModeMCP(t *testing.T) {
 	}
 
 	// Off: on the host, in the user's folder; what only a sandbox can do is an error.
-	c = dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
+	c = dialMCP(t, w, "--structured", "--workspace", dir+":rw", "--mode", "off")
 	if where, text := c.where(t, world.Args{"command": whereami + "; pwd; exit 3"}); where != api.WhereHost ||
 		!here(t, text) || !strings.Contains(text, dir) || !strings.Contains(text, "exit code 3") {
 		t.Errorf("%s: %q", where, text)
@@ -138,7 +138,7 @@ func TestModeMCPKilled(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
+	c := dialMCP(t, w, "--structured", "--workspace", dir+":rw", "--mode", "off")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

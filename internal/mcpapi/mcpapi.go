@@ -12,6 +12,9 @@ type Config struct {
 	Sandbox string   `json:"sandbox,omitempty"` // use this one, which stays
 	Keep    bool     `json:"keep,omitempty"`    // what is made stays
 	Private bool     `json:"private,omitempty"` // with a daemon of its own
+	// Structured has results carry what they say as an object, too. Of the clients that were looked at two show models
+	// that and not the text, which says more, and two show both.
+	Structured bool `json:"structured,omitempty"`
 	// Mode is where sandbox_run_command runs commands, unless the model asks for a stricter one. Folder is where on the
 	// host, absolute: the workspace's folder; "" with mode all.
 	Mode   api.ExecMode `json:"mode,omitempty"`

@@ -163,8 +163,8 @@ func TestMCPInspector(t *testing.T) {
 	w := world.New(t)
 	inspect := func(code int, args ...string) string {
 		t.Helper()
-		cmd := exec.Command("node",
-			append([]string{inspector, "--cli", filepath.Join(w.Bin, "hutch"), "mcp", "--structured", "host", "--method"}, args...)...)
+		server := []string{filepath.Join(w.Bin, "hutch"), "mcp", "--structured", "host"}
+		cmd := exec.Command("node", slices.Concat([]string{inspector, "--cli"}, server, []string{"--method"}, args)...)
 		cmd.Env = w.Vars
 		cmd.Dir = filepath.Dir(inspector) // it looks for its package.json beside the working directory
 		return w.Finish(t, cmd).Want(t, code).Stdout

@@ -226,7 +226,7 @@ func (d *daemon) networkMethods(m *server.Methods) {
 	g := d.manager
 	server.Handle(m, api.CallNetworkGet, known(d.network))
 	server.Handle(m, api.CallNetworkUpdate, func(ctx context.Context, p api.NetUpdateParams) (api.Network, error) {
-		if err := g.UpdateNetwork(ctx, p); err != nil {
+		if err := g.Egress.Update(ctx, p); err != nil {
 			return api.Network{}, err
 		}
 		return d.network(p.Sandbox)

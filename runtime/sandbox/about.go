@@ -90,7 +90,7 @@ func (f *creation) mountAbout() error {
 func (f *creation) bindAbout() {
 	first := 0
 	for _, m := range workspace.Of(&f.req.Spec) {
-		if _, hides := below(aboutTarget, m.Target); hides && m.Mode == api.ModeTmpfs {
+		if below(aboutTarget, m.Target) && m.Mode == api.ModeTmpfs {
 			first = 1 + slices.IndexFunc(f.binds,
 				func(b spec.Bind) bool { return b.Target == filepath.Clean(m.Target) })
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
@@ -282,21 +283,21 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 			return err
 		}
 		own.Add(s.net.Close)
-		if err := s.seen.Recall(s.wantedFile()); err != nil {
+		if err := s.seen.Recall(dir); err != nil {
 			return err
 		}
 	} else {
 		if s.plain = m.adoptPlain(s.id, h.PID); s.plain != nil {
 			own.Add(s.plain.Close)
 		}
-		s.execs.NewNetwork(unrouted(h.PID))
+		s.execs.NewNetwork(refusals.Routeless(h.PID))
 	}
 
 	if s.enforced, err = m.cfg.Networks.Enforce(s.id, s.cgroup, s.net); err != nil {
 		return err
 	}
 	own.Add(s.enforced.Close)
-	if err := m.adoptNarrow(s); err != nil {
+	if err := m.Egress.Adopt(egressBox{m, s}); err != nil {
 		return err
 	}
 	s.record.Network.Enforcement = m.cfg.Host.enforcement(s.record.Network.NetPolicy, s.net)
@@ -331,7 +332,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	m.mu.Unlock()
 	m.Ports.Adopt(portsBox{m, s, h.PID}, s.exposed)
 	s.servers.Know(serversBox{m, s})
-	m.watchCalls(s)
+	m.watchInit(s)
 	for i := range execs {
 		m.adoptExec(ctx, s, &execs[i], guests[execs[i].Guest()])
 	}
@@ -345,6 +346,20 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	m.startClocks(s)
 	m.watchPID1(s)
 	s.meter.Watch()
+	return nil
+}
+
+// adoptPlain has the lookups of a sandbox in mode none refused and told again. Without, they fail as they would have:
+// who runs the sandbox hears less of it.
+func (m *Manager) adoptPlain(id string, pid int) Namespace {
+	ns, err := os.Open(m.cfg.Kernel.Proc(pid) + "/ns/net")
+	if err == nil {
+		var n Namespace
+		if n, err = m.cfg.Networks.AdoptPlain(id, ns); err == nil {
+			return n
+		}
+	}
+	m.cfg.Logger.Warn("lookups of a sandbox without a network are not told", "sandbox", id, "err", err)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/meter"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -67,10 +68,12 @@ func (b execBox) Here() bool {
 	return b.m.byID[b.s.id] == b.s
 }
 
-func (b execBox) CheckNetwork(p *api.NetPolicy) error { return b.m.checkNarrow(b.s, p) }
+func (b execBox) CheckNetwork(p *api.NetPolicy) error {
+	return b.m.Egress.CheckNarrow(egressBox{b.m, b.s}, p)
+}
 
 func (b execBox) Narrow(exec, group string, p *api.NetPolicy) error {
-	return b.m.narrow(b.s, exec, group, p)
+	return b.m.Egress.Narrow(egressBox{b.m, b.s}, exec, group, p)
 }
 
 // Pts opens /dev/pts as PID 1 sees it and makes sure that it is the devpts instance of the sandbox. Terminals are
@@ -120,10 +123,10 @@ func (b execBox) CheckControllers(l *api.Limits) error {
 func (b execBox) StandIns() (nproc, data uint64) { return b.m.standIns(b.s) }
 
 func (b execBox) Unrouted() int64 {
-	if !b.m.countsRoutes(b.s) {
+	if b.s.net != nil || b.m.cfg.Host.EBPF.On { // which say more
 		return 0
 	}
-	return unrouted(b.s.Record().PID)
+	return refusals.Routeless(b.s.Record().PID)
 }
 
 func (b execBox) TellLate(since time.Time, unrouted int64) {
@@ -131,7 +134,7 @@ func (b execBox) TellLate(since time.Time, unrouted int64) {
 		b.s.net.Unanswered(since)
 	}
 	if unrouted > 0 {
-		b.m.tellUnrouted(b.s, unrouted)
+		b.m.Refusals.Unrouted(b.s.id, unrouted)
 	}
 }
 
@@ -141,7 +144,9 @@ func (b execBox) SettleRefused() {
 	}
 }
 
-func (b execBox) TellRefused(r guestapi.Refused) { b.m.callRefused(b.s, r) }
+func (b execBox) TellRefused(r guestapi.Refused) {
+	b.m.Refusals.Call(egressBox{b.m, b.s}, r)
+}
 
 func (b execBox) Hint(code int, argv ...string) string { return b.s.hint(code, argv...) }
 

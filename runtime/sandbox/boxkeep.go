@@ -9,6 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/history"
 	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/meter"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -123,4 +124,4 @@ func (b keepBox) Start(ctx context.Context, sp api.Spec, by keep.Caller) (api.Sa
 
 // stoppedNames are what of a sandbox's folder is kept beside its files while it is stopped: creation.folders says what
 // it is.
-var stoppedNames = []string{"names", "wanted", history.Dir, files.PatchesDir, outputDir}
+var stoppedNames = []string{"names", refusals.Learned, history.Dir, files.PatchesDir, outputDir}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -134,12 +135,15 @@ func (f *creation) writableUsr(a *workspace.Attaching) error {
 			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")
 	}
 	// The binds are the image's; what hides parts of /usr is one of the layers.
-	binds := slices.DeleteFunc(slices.Clone(f.s.root.Binds), func(b spec.Bind) bool {
-		_, in := below(b.Target, "/usr")
-		return in
-	})
+	binds := slices.DeleteFunc(slices.Clone(f.s.root.Binds), func(b spec.Bind) bool { return below(b.Target, "/usr") })
 	f.s.root.Binds = slices.Insert(binds, min(at, len(binds)), spec.Bind{Source: merged, Target: "/usr"})
 	return nil
+}
+
+// below reports whether name is dir or lies below it.
+func below(name, dir string) bool {
+	name, dir = path.Clean(name), path.Clean(dir)
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // makeVolumes makes the folders that the image names as volumes and does not have. What cannot be made is noted.

@@ -344,7 +344,7 @@ func (f *creation) launch(ctx context.Context) error {
 	f.s.guest = guestapi.NewClientOver(conn)
 	f.undo.Add(f.s.guest.Close)
 	if !f.generic {
-		f.m.watchCalls(f.s)
+		f.m.watchInit(f.s)
 	}
 	f.s.setPID(created.PID)
 	for name, v := range created.Phases {

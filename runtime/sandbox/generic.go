@@ -155,7 +155,7 @@ func (f *creation) claimGeneric(ctx context.Context) error {
 		return err
 	}
 	f.s.setPID(f.claimed.pid)
-	f.m.watchCalls(f.s)
+	f.m.watchInit(f.s)
 	if err := f.guardClaimed(ctx); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/history"
@@ -28,6 +29,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/ports"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/shell"
 	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -75,6 +77,9 @@ type Manager struct {
 	Files *files.Files
 	// Ports serves their ports.
 	Ports *ports.Ports
+	// Egress is what they may reach, Refusals reports what they were refused.
+	Egress   *egress.Egress
+	Refusals *refusals.Refusals
 	// Execs are their commands, Shells those of them that are shells.
 	Execs  *exec.Table
 	Shells *shell.Shells
@@ -163,6 +168,13 @@ func NewManager(cfg Config) *Manager {
 	})
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
 	m.Ports = ports.New(portsHost{m}, cfg.Logger)
+	m.Egress = egress.New(egress.Config{
+		Sandboxes: egressHost{m}, Networks: cfg.Networks, Cgroups: cfg.Cgroups, Write: writeJSON,
+		EBPF: cfg.Host.EBPF.On, Reason: cfg.Host.EBPF.Reason,
+	})
+	m.Refusals = refusals.New(refusals.Config{
+		Sandboxes: refusalsHost{m}, Seccomp: cfg.Seccomp, Events: cfg.Events, Log: cfg.Logger,
+	})
 	m.Execs = exec.New(exec.Config{
 		Sandboxes: execHost{m}, Launcher: cfg.Launcher, Cgroups: cfg.Cgroups, Events: cfg.Events, Audit: cfg.Audit,
 		Background: &m.watchers, Hard: cfg.Host.hard(), Log: cfg.Logger,
@@ -376,24 +388,6 @@ func (m *Manager) Exited(e launchapi.Exited) {
 func (m *Manager) saveEnd(s *Sandbox) {
 	if err := s.save(); err != nil && !errors.Is(err, os.ErrNotExist) { // removed meanwhile
 		m.cfg.Logger.Warn("save the record of a sandbox", "sandbox", s.id, "err", err)
-	}
-}
-
-// awaitEnd waits until the state tells that PID 1 is gone, which the channel told already.
-func (s *Sandbox) awaitEnd() {
-	select {
-	case <-s.exited:
-	case <-time.After(2 * exitGrace): // watchChannel ends one that does not tell after one
-	}
-}
-
-func (s *Sandbox) markExited() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.exited:
-	default:
-		close(s.exited)
 	}
 }
 

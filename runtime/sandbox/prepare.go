@@ -209,7 +209,7 @@ func (f *creation) takePrepared(context.Context) error {
 		return err
 	}
 	f.s.setPID(f.claimed.pid)
-	f.m.watchCalls(f.s)
+	f.m.watchInit(f.s)
 	f.phases["launch.prepared"] = ms(time.Since(start))
 	if f.claimed.prepared.key.shm != f.s.meter.ShmBytes() { // memory has no cgroup
 		if err := f.sizeShm(); err != nil {

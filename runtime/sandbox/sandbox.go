@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -60,12 +61,10 @@ type Sandbox struct {
 	plain     Namespace     // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	// enforced is the policy in the kernel.
 	enforced Enforced
-	// narrowed are the execs with a network policy of their own; narrowing guards it.
-	narrowing sync.Mutex
-	narrowed  []narrowExec
-	seen      refusals.Ledger // of what it wanted to reach
-	ports     ports.Set       // that the host reaches
-	servers   servers.Watch
+	narrowed egress.Set      // of execs with a network policy of their own
+	seen     refusals.Ledger // of what it wanted to reach
+	ports    ports.Set       // that the host reaches
+	servers  servers.Watch
 
 	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
 	// the lock of it and release gives that back.
@@ -185,4 +184,22 @@ func (s *Sandbox) now() api.Sandbox {
 	rec := s.Record()
 	rec.Background = s.execs.Background()
 	return rec
+}
+
+// awaitEnd waits until the state tells that PID 1 is gone, which the channel told already.
+func (s *Sandbox) awaitEnd() {
+	select {
+	case <-s.exited:
+	case <-time.After(2 * exitGrace): // watchChannel ends one that does not tell after one
+	}
+}
+
+func (s *Sandbox) markExited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.exited:
+	default:
+		close(s.exited)
+	}
 }

@@ -142,7 +142,7 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	s := m.newSandbox(record, req.Spec, old.user)
 	s.conn, s.turn, s.templated = req.Conn, old.turn.shared(), old.templated
 	if record.Network.Mode != api.NetNone {
-		if err := s.seen.Recall(old.wantedFile()); err != nil {
+		if err := s.seen.Recall(old.dir); err != nil {
 			return nil, err
 		}
 	}

@@ -203,7 +203,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	s.root.Release = func() {}
 	s.record.State, s.record.Kept, s.record.PID = api.Stopped, true, 0
 	if s.record.Network.Mode != api.NetNone {
-		if err := s.seen.Recall(s.wantedFile()); err != nil {
+		if err := s.seen.Recall(dir); err != nil {
 			return nil, err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // reserve takes the id and the name, so that two creates never share one. The id is g's where that
 // is not nil.
-func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sandbox, error) {
+func (m *Manager) reserve(req *CreateRequest, limits meter.Granted, g *generic) (*Sandbox, error) {
 	id := newID("sb_")
 	if g != nil {
 		id = g.id
@@ -19,7 +19,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	s := m.newSandbox(api.Sandbox{
 		ID: id, Name: req.Spec.Name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
 		Image: req.Spec.Image, Scope: req.Spec.Scope, Undo: req.Spec.Undo, Labels: req.Spec.Labels,
-		Limits: limits.limits, Unenforced: limits.missing,
+		Limits: limits.Limits, Unenforced: limits.Missing,
 		Network:  api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
 		Seccomp:  api.SeccompProfile(orElse(string(req.Spec.Seccomp), string(api.SeccompDefault))),
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User, Pool: req.pool,
@@ -43,7 +43,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to sandbox %s", s.name, other.id).
 			WithField("name").WithHint("choose another name, or remove it: hutch rm %s", s.name)
 	}
-	if err := m.checkQuota(s.user, &limits.limits, nil, 1); err != nil {
+	if err := m.checkQuota(s.user, &limits.Limits, nil, 1); err != nil {
 		return nil, err
 	}
 	m.byID[id] = s

@@ -107,7 +107,7 @@ func (b execBox) Pts() (*os.File, error) {
 // CheckControllers refuses what the exec's cgroup cannot enforce. On hybrid
 // hosts the controllers are v1's, which a process cannot be cloned into.
 func (b execBox) CheckControllers(l *api.Limits) error {
-	if err := b.m.checkControllers(l); err != nil {
+	if err := b.m.Meters.CheckControllers(l); err != nil {
 		return err
 	}
 	mode := b.m.cfg.Host.CgroupMode
@@ -119,8 +119,6 @@ func (b execBox) CheckControllers(l *api.Limits) error {
 		WithField("limits").
 		WithHint("set them on the sandbox, or boot with systemd.unified_cgroup_hierarchy=1")
 }
-
-func (b execBox) StandIns() (nproc, data uint64) { return b.m.standIns(b.s) }
 
 func (b execBox) Unrouted() int64 {
 	if b.s.net != nil || b.m.cfg.Host.EBPF.On { // which say more

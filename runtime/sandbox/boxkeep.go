@@ -40,7 +40,7 @@ func (h keepHost) Limits(asked, now api.Limits) api.Limits { return meter.Overla
 type early = warm.Early[*generic, aheadKey]
 
 func (h keepHost) Early(sp api.Spec) keep.Early {
-	if _, err := h.m.limitsOf(&sp.Limits, true); err != nil || !(&CreateRequest{Spec: sp}).fits() {
+	if _, err := h.m.Meters.Grant(&sp.Limits, true); err != nil || !(&CreateRequest{Spec: sp}).fits() {
 		return (*early)(nil)
 	}
 	return h.m.genericsFor(&sp).Early()

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"slices"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
@@ -14,8 +13,9 @@ func (m *Manager) newMeters() *meter.Meters {
 	return meter.NewMeters(meter.Config{
 		Sandboxes: metersHost{m}, Kernel: m.cfg.Kernel, Cgroups: m.cfg.Cgroups, Projects: m.cfg.Projects,
 		Background: &m.watchers, Log: m.cfg.Logger, Host: meter.Host{
-			CPUs: h.CPUs, Allowed: h.Allowed, Possible: h.Possible, MemoryBytes: h.MemoryBytes,
-			HoldsMemory: slices.Contains(h.Controllers, "memory"),
+			CPUs: h.CPUs, Allowed: h.Allowed, Possible: h.Possible, MemoryBytes: h.MemoryBytes, Dir: m.cfg.Dir,
+			Disk: h.Disk, Controllers: h.Controllers, CgroupMode: h.CgroupMode, CgroupReason: h.CgroupReason,
+			CgroupRemedy: h.CgroupRemedy, Hard: h.hard(),
 		},
 	})
 }
@@ -41,13 +41,13 @@ func (h metersHost) All() []*meter.Meter {
 	return all
 }
 
-func (h metersHost) Grant(asked *api.Limits, bestEffort bool) (api.Limits, []api.Unenforced, error) {
-	if err := h.m.checkHost(asked); err != nil {
-		return api.Limits{}, nil, err
-	}
-	g, err := h.m.grant(asked, bestEffort)
-	return g.limits, g.missing, err
+func (h metersHost) Settings() (defaults api.Limits, maxTimeoutS float64) {
+	s := h.m.settings.Load()
+	return s.Defaults, s.Exec.MaxTimeoutS
 }
+
+// hard are the limits that no command can go above.
+func (h *Host) hard() exec.HardLimits { return exec.HardLimits{NoFile: h.NoFileHard, NProc: h.NProc} }
 
 // meterBox is a sandbox as package meter uses it.
 type meterBox struct {
@@ -94,10 +94,10 @@ func (b meterBox) Raise(next api.Limits) error {
 	return nil
 }
 
-func (b meterBox) Missing(asked *api.Limits, missing []api.Unenforced) {
+func (b meterBox) SetMissing(missing []api.Unenforced) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
-	b.s.record.Unenforced = regranted(b.s.record.Unenforced, asked, missing)
+	b.s.record.Unenforced = missing
 }
 
 func (b meterBox) Tell(ctx context.Context) {

@@ -13,6 +13,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
@@ -148,7 +149,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 		return api.Sandbox{}, err
 	}
 	read := time.Since(start)
-	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil && !req.origin.Built)
+	limits, err := m.Meters.Grant(&req.Spec.Limits, req.origin != nil && !req.origin.Built)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -161,7 +162,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	if req.fits() {
 		var early bool
 		if g, early = req.early.Take(ready); !early {
-			g, _ = ready.Take(m.keyOf(&req, &limits.limits))
+			g, _ = ready.Take(m.keyOf(&req, &limits.Limits))
 		}
 	}
 	if g == nil {
@@ -179,7 +180,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 
 // create makes the sandbox, of g where that is not nil, which it owns. read is what it took to
 // read the policy.
-func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted, g *generic,
+func (m *Manager) create(ctx context.Context, req *CreateRequest, limits meter.Granted, g *generic,
 	read time.Duration) (api.Sandbox, error) {
 	s, err := m.reserve(req, limits, g)
 	if g != nil {
@@ -361,6 +362,27 @@ func (f *creation) enforce(context.Context) error {
 	}
 	f.s.enforced = e
 	f.undo.Add(f.s.lease(e.Close))
+	return nil
+}
+
+// limit puts the limits in force, before the first command. What PID 1 has used until then
+// was hutch's own.
+func (f *creation) limit(ctx context.Context) error {
+	if f.s.cgroup == "" {
+		return nil
+	}
+	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, meter.OfGroup(f.s.limits())); err != nil {
+		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
+			WithHint("`hutch doctor` shows what this machine offers")
+	}
+	return f.watchLimits(ctx)
+}
+
+// watchLimits hears of limits that are met, of one that has them in force.
+func (f *creation) watchLimits(context.Context) error {
+	if f.s.cgroup != "" {
+		f.undo.Add(f.m.watchLimits(f.s))
+	}
 	return nil
 }
 

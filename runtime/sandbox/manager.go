@@ -202,6 +202,9 @@ func (m *Manager) Configure(s Settings) {
 	m.Pools.Configure(s.Pools)
 }
 
+// Settings are those in force.
+func (m *Manager) Settings() Settings { return *m.settings.Load() }
+
 // ErrClosed is what is refused of a manager that was closed: nothing of the call was done.
 var ErrClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").
 	WithHint("try again: a new daemon starts by itself")

@@ -130,7 +130,7 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 		},
 		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Refusals.Passed(id, t, rule) },
 		Ask:    d.askAbout,
-		Wanted: func(id string) func() error { return d.manager.Wake(id) },
+		Wanted: func(id string) func() error { return d.manager.Pauses.Wake(id) },
 		Ours:   func(port uint16) bool { return listen.Claimed(d.cfg.Paths.Runtime, port) },
 		Keep:   d.launcher.Keep, Unkeep: d.launcher.Unkeep, Logger: d.log,
 	}

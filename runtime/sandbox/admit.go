@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/meter"
@@ -81,7 +82,7 @@ func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int)
 func (m *Manager) newSandbox(record api.Sandbox, sp api.Spec, user uint32) *Sandbox {
 	s := &Sandbox{
 		id: record.ID, name: record.Name, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, user: user,
-		record: record, nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(),
+		record: record, nproc: m.cfg.Host.NProc, gate: admission.NewGate(), turn: admission.NewTurn(),
 		execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{}),
 	}
 	s.meter = m.Meters.New(meterBox{m, s})

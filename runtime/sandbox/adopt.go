@@ -336,11 +336,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	for i := range execs {
 		m.adoptExec(ctx, s, &execs[i], guests[execs[i].Guest()])
 	}
-	if r := s.Record(); r.State == api.Paused {
-		if err := m.repause(ctx, s); err != nil {
+	if s.state() == api.Paused {
+		if err := m.Pauses.Repause(ctx, pauseBox{m, s}); err != nil {
 			m.cfg.Logger.Error("pause again a sandbox that was paused", "sandbox", s.id, "err", err)
-		} else if r.Paused == nil || r.Paused.ReclaimedBytes == nil { // the hutchd before was not through
-			m.reclaim(s)
 		}
 	}
 	m.startClocks(s)

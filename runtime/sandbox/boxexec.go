@@ -60,13 +60,11 @@ func (b execBox) Env() (image []string, own map[string]string) {
 	return image, b.s.spec.Env
 }
 
-func (b execBox) Enter(ctx context.Context) (leave func(), err error) { return b.m.enter(ctx, b.s) }
-
-func (b execBox) Here() bool {
-	b.m.mu.Lock()
-	defer b.m.mu.Unlock()
-	return b.m.byID[b.s.id] == b.s
+func (b execBox) Enter(ctx context.Context) (leave func(), err error) {
+	return b.m.Pauses.Enter(ctx, pauseBox{b.m, b.s})
 }
+
+func (b execBox) Here() bool { return b.m.here(b.s) }
 
 func (b execBox) CheckNetwork(p *api.NetPolicy) error {
 	return b.m.Egress.CheckNarrow(egressBox{b.m, b.s}, p)
@@ -196,7 +194,7 @@ func (m *Manager) Use(ctx context.Context, ref string) (done func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	leave, err := m.enter(ctx, s)
+	leave, err := m.Pauses.Enter(ctx, pauseBox{m, s})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (h filesHost) Enter(ctx context.Context, ref string) (files.Sandbox, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	leave, err := h.m.enter(ctx, s)
+	leave, err := h.m.Pauses.Enter(ctx, pauseBox{h.m, s})
 	return filesBox{h.m, s}, leave, err
 }
 
@@ -34,7 +34,7 @@ func (b filesBox) ID() string              { return b.s.id }
 func (b filesBox) Dir() string             { return b.s.dir }
 func (b filesBox) Record() api.Sandbox     { return b.s.Record() }
 func (b filesBox) Workers() *files.Workers { return &b.s.files }
-func (b filesBox) Again() (leave func())   { return b.s.again() }
+func (b filesBox) Again() (leave func())   { return b.s.gate.Again() }
 func (b filesBox) BeginCall()              { b.s.beginCall() }
 func (b filesBox) EndCall()                { b.s.endCall(b.m) }
 

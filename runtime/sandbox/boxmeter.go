@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/meter"
@@ -64,11 +65,7 @@ func (b meterBox) Ended() error            { return ended(b.s) }
 func (b meterBox) Set(l api.Limits)        { b.s.setLimits(l) }
 func (b meterBox) Save()                   { b.m.saveEnd(b.s) }
 
-func (b meterBox) Idle() bool {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	return b.s.isIdle()
-}
+func (b meterBox) Idle() bool { return b.s.idleNow() }
 
 func (b meterBox) Used() bool {
 	b.s.mu.Lock()
@@ -120,9 +117,9 @@ func (b meterBox) EndAll(ctx context.Context, why *exec.Cause, hit api.LimitEven
 	s := b.s
 	// Before anybody hears of an end: who then starts another command waits at the admission
 	// until all is over, and does not meet what is to end.
-	done := s.admission.tryTake()
+	done := s.gate.TryTake()
 	if s.grouped && done != nil {
-		s.shutAdmission()
+		s.gate.Shut()
 	}
 	ends := s.execs.StopAll(why)
 	if len(ends) == 0 { // a file worker, or what an exec has left behind
@@ -133,7 +130,7 @@ func (b meterBox) EndAll(ctx context.Context, why *exec.Cause, hit api.LimitEven
 		return b.endLeftovers(ctx, why, again, done)
 	}
 	if done != nil {
-		s.openAdmission()
+		s.gate.Open()
 		done()
 	}
 	return err
@@ -155,15 +152,15 @@ func (b meterBox) endLeftovers(ctx context.Context, why *exec.Cause, again strin
 		return b.End(ctx, again)
 	}
 	if done == nil {
-		if done, err = s.admission.take(ctx); err != nil {
+		if done, err = s.gate.Take(ctx); err != nil {
 			return err
 		}
 	}
 	defer done()
-	defer s.openAdmission()
-	patient, cancel := context.WithTimeout(ctx, pausePatience)
+	defer s.gate.Open()
+	patient, cancel := context.WithTimeout(ctx, admission.Patience)
 	defer cancel()
-	if err := s.closeAdmission(patient); err != nil {
+	if err := s.gate.Clear(patient, s.id); err != nil {
 		return err
 	}
 	if err := exec.AwaitAll(ctx, s.execs.StopAll(why)); err != nil { // those that were being started

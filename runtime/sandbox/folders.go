@@ -274,3 +274,6 @@ func encodeJSON(path string, v any) ([]byte, error) {
 	}
 	return append(data, '\n'), nil
 }
+
+// ownNames are the files of ownFiles.
+var ownNames = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf"}

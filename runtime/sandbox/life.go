@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/keep"
@@ -66,6 +67,13 @@ func (s *Sandbox) rearmIdle(m *Manager) {
 // isIdle says that nothing of anybody's runs; mu is held.
 func (s *Sandbox) isIdle() bool { return s.calls == 0 }
 
+// idleNow is isIdle for who does not hold mu.
+func (s *Sandbox) idleNow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isIdle()
+}
+
 func (s *Sandbox) stopIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +98,7 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 		var err error
 		switch action {
 		case api.LifePause:
-			_, err = m.pause(m.ctx, s, reason, idle)
+			_, err = m.Pauses.PauseFor(m.ctx, pauseBox{m, s}, reason, idle)
 		case api.LifeStop:
 			err = m.stopLater(m.ctx, s, reason)
 		case api.LifeKill:
@@ -122,13 +130,13 @@ func (m *Manager) stopLater(ctx context.Context, s *Sandbox, reason string) erro
 // stop asks every command to end, and ends those that do not.
 func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, reason string) error {
 	if s.state() == api.Paused { // they could not hear of it
-		if _, err := m.resume(ctx, s); err != nil {
+		if _, err := m.Pauses.ResumeOf(ctx, pauseBox{m, s}); err != nil {
 			return err
 		}
 	}
 	s.execs.AskToEnd(ctx, grace, s.Record().StopSignal)
 	if grace > 0 { // what PID 1 moves for one of them is not to stay in two halves
-		patient, cancel := context.WithTimeout(ctx, min(grace, pausePatience))
+		patient, cancel := context.WithTimeout(ctx, min(grace, admission.Patience))
 		defer cancel()
 		if err := s.moves().Hold(patient); err != nil {
 			m.cfg.Logger.Debug("stop a sandbox while a folder is moved in it", "sandbox", s.id, "err", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
@@ -30,7 +31,7 @@ func bare(t *testing.T, record api.Sandbox, sp api.Spec) (*Manager, *Sandbox) {
 	}
 	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Shelf: st, Logger: log})
 	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, record: record, root: &spec.Root{},
-		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
+		gate: admission.NewGate(), turn: admission.NewTurn(), execs: exec.NewSet(exec.ClockState{}),
 		exited: make(chan struct{})}
 	s.meter = m.Meters.New(meterBox{m, s})
 	if err := os.Mkdir(s.dir, 0o700); err != nil {

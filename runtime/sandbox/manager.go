@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/exec"
@@ -73,6 +74,8 @@ type Settings struct {
 // goroutine.
 type Manager struct {
 	cfg Config
+	// Pauses are their pauses, and who may start something in them.
+	Pauses *admission.Pauses
 	// Files serves the files of sandboxes.
 	Files *files.Files
 	// Ports serves their ports.
@@ -161,11 +164,13 @@ func NewManager(cfg Config) *Manager {
 	m.Pools = m.newPools()
 	m.Keep = keep.New(keep.Config{
 		Sandboxes: keepHost{m}, Images: cfg.Images, Shelf: cfg.Shelf, Dir: cfg.Dir, Kept: stoppedNames,
-		DiskError: diskError,
+		Own: ownNames, DiskError: diskError,
 	})
 	m.History = history.New(history.Config{
 		Sandboxes: historyHost{m}, Files: m.Keep, DiskError: diskError, Log: cfg.Logger,
 	})
+	m.Pauses = admission.New(ctx, admission.Config{Sandboxes: pauseHost{m}, Cgroups: cfg.Cgroups,
+		Events: cfg.Events})
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
 	m.Ports = ports.New(portsHost{m}, cfg.Logger)
 	m.Egress = egress.New(egress.Config{
@@ -246,6 +251,13 @@ func (m *Manager) find(ref string) (*Sandbox, error) {
 		return s, nil
 	}
 	return nil, api.Errorf(api.NotFound, "no sandbox %q", ref).WithHint("hutch ps lists the sandboxes")
+}
+
+// here reports whether s is what its id means: it was not stopped, started or removed meanwhile.
+func (m *Manager) here(s *Sandbox) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.byID[s.id] == s
 }
 
 // List returns the records of the sandboxes with all the given labels, oldest first.

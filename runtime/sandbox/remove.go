@@ -93,7 +93,7 @@ func (m *Manager) forget(s *Sandbox) error {
 
 // withdraw takes s out of the maps, and reports whether it was there: then dismantle must follow, and gets done.
 func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
-	done, err = s.turn.take(context.Background())
+	done, err = s.turn.Take(context.Background())
 	if err != nil {
 		return nil, false, err
 	}

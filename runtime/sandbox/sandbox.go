@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/exec"
@@ -52,13 +53,13 @@ type Sandbox struct {
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
-	files     files.Workers
-	admission admission
-	execs     *exec.Set     // its commands
-	meter     *meter.Meter  // of what it uses, and of that may
-	folders   workspace.Set // that it was given
-	net       Network       // nil in mode none
-	plain     Namespace     // in mode none, of a hutchd before; what this one has made is its creation's to undo
+	files   files.Workers
+	gate    *admission.Gate // where who starts something enters
+	execs   *exec.Set       // its commands
+	meter   *meter.Meter    // of what it uses, and of that may
+	folders workspace.Set   // that it was given
+	net     Network         // nil in mode none
+	plain   Namespace       // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	// enforced is the policy in the kernel.
 	enforced Enforced
 	narrowed egress.Set      // of execs with a network policy of their own
@@ -68,7 +69,7 @@ type Sandbox struct {
 
 	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
 	// the lock of it and release gives that back.
-	turn    admission
+	turn    admission.Turn
 	stopped bool
 	lock    *os.File
 	release func() error
@@ -94,9 +95,6 @@ type Sandbox struct {
 	exposed []api.Port  // as record.json has them
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
-
-	// endReclaim ends what takes memory back while it is paused; nil when nothing does.
-	endReclaim func()
 
 	calls int // under way: of fs.* and shell.run, and commands, but for those that may be idle
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -30,7 +31,7 @@ func keyOf(user uint32, scope api.Scope) scopeKey {
 
 // scope is one that has a sandbox, or in which one is being made.
 type scope struct {
-	turn chan struct{} // held by whoever makes, finds or removes its sandbox
+	turn admission.Turn // held by whoever makes, finds or removes its sandbox
 
 	// Manager.mu guards what follows.
 	s       *Sandbox        // nil while there is none
@@ -50,20 +51,19 @@ func (m *Manager) takeScope(ctx context.Context, k scopeKey) (sc *scope, leave f
 		sc.waiting--
 		m.tidyScope(k, sc)
 	}
-	select {
-	case sc.turn <- struct{}{}:
-	case <-ctx.Done():
+	give, err := sc.turn.Take(ctx)
+	if err != nil {
 		done()
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, err
 	}
-	return sc, func() { <-sc.turn; done() }, nil
+	return sc, func() { give(); done() }, nil
 }
 
 // scopeOf finds or makes a scope; mu is held.
 func (m *Manager) scopeOf(k scopeKey) *scope {
 	sc := m.scopes[k]
 	if sc == nil {
-		sc = &scope{turn: make(chan struct{}, 1), users: map[uint64]bool{}}
+		sc = &scope{turn: admission.NewTurn(), users: map[uint64]bool{}}
 		m.scopes[k] = sc
 	}
 	return sc

@@ -140,7 +140,7 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	record := old.Record()
 	record.State, record.Kept, record.Reason = api.Creating, false, ""
 	s := m.newSandbox(record, req.Spec, old.user)
-	s.conn, s.turn, s.templated = req.Conn, old.turn.shared(), old.templated
+	s.conn, s.turn, s.templated = req.Conn, old.turn, old.templated
 	if record.Network.Mode != api.NetNone {
 		if err := s.seen.Recall(old.dir); err != nil {
 			return nil, err

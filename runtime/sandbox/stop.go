@@ -28,13 +28,10 @@ func (m *Manager) takeTurn(ctx context.Context, ref string) (s *Sandbox, done fu
 		if s, err = m.find(ref); err != nil {
 			return nil, nil, err
 		}
-		if done, err = s.turn.take(ctx); err != nil {
+		if done, err = s.turn.Take(ctx); err != nil {
 			return nil, nil, err
 		}
-		m.mu.Lock()
-		same := m.byID[s.id] == s
-		m.mu.Unlock()
-		if same {
+		if m.here(s) {
 			return s, done, nil
 		}
 		done() // it was stopped or started meanwhile: there is another
@@ -84,7 +81,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 		}
 	}()
 	<-s.exited
-	out, err := s.admission.take(context.Background()) // whoever looks at its files is done
+	out, err := s.gate.Take(context.Background()) // whoever looks at its files is done
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +113,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 	if err != nil {
 		return nil, err
 	}
-	p.turn = s.turn.shared() // the caller has it until all is done that it wants of p
+	p.turn = s.turn // the caller has it until all is done that it wants of p
 	m.exchange(s, p)
 	m.recall(p)
 	m.watchStopped(p)
@@ -172,7 +169,7 @@ func (m *Manager) quiet(s *Sandbox) {
 		}
 	}
 	s.mu.Unlock()
-	s.keepRest()
+	s.gate.End()
 	s.files.Close()
 }
 

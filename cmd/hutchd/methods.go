@@ -108,9 +108,9 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 	server.HandleCall(m, api.CallSandboxStart, kept(g.Keep.Start))
 	server.HandleCall(m, api.CallSandboxFork, kept(g.Keep.Fork))
 
-	server.Handle(m, api.CallScopeList, g.Scopes)
-	server.HandleCall(m, api.CallScopeReset, by(g.ResetScope))
-	server.HandleCall(m, api.CallScopeEnd, by(g.EndScope))
+	server.Handle(m, api.CallScopeList, g.Scopes.List)
+	server.HandleCall(m, api.CallScopeReset, by(g.Scopes.Reset))
+	server.HandleCall(m, api.CallScopeEnd, by(g.Scopes.End))
 
 	server.HandleCall(m, api.CallPoolCreate, func(ctx context.Context, c *server.Call,
 		p api.PoolCreateParams) (api.Pool, error) {

@@ -102,28 +102,6 @@ func (m *Manager) placeCgroup(s *Sandbox) {
 // defaultHostname is the id in a form that host names allow.
 func defaultHostname(id string) string { return "hutch-" + id[len("sb_"):] }
 
-// drop takes a sandbox that was never admitted out of the maps.
-func (m *Manager) drop(s *Sandbox) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.byID, s.id)
-	if m.byName[s.name] == s {
-		delete(m.byName, s.name)
-	}
-	m.lastBusy = time.Now()
-	m.doneCreating(s.conn)
-}
-
-func (m *Manager) doneCreating(conn uint64) (gone bool) {
-	m.creating[conn]--
-	gone = m.gone[conn]
-	if m.creating[conn] == 0 {
-		delete(m.creating, conn)
-		delete(m.gone, conn)
-	}
-	return gone
-}
-
 // admit starts the clocks of a sandbox that is running; poolsBox does so for one that waits. PID 1 may be gone
 // already and its owner as well.
 func (m *Manager) admit(s *Sandbox) {

@@ -324,11 +324,10 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	own.Release() // from here on removal takes care of everything
 	s.destroy = m.undoAdopted(s, unused)
 	m.mu.Lock()
-	m.byID[s.id] = s
-	if s.name != "" {
-		m.byName[s.name] = s
+	m.put(s, m.byName[s.name])
+	if sc := m.scopeOf(s); sc != nil {
+		sc.s = s
 	}
-	m.adoptScope(s)
 	m.mu.Unlock()
 	m.Ports.Adopt(portsBox{m, s, h.PID}, s.exposed)
 	s.servers.Know(serversBox{m, s})

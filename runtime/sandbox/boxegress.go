@@ -30,9 +30,7 @@ func (h egressHost) Living(ref string) (egress.Sandbox, error) {
 }
 
 func (h refusalsHost) Listed(id string) (refusals.Sandbox, bool) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	s := h.m.byID[id]
+	s := h.m.of(id)
 	return egressBox{h.m, s}, s != nil
 }
 

@@ -50,7 +50,7 @@ func (b execBox) BeginCall()              { b.s.beginCall() }
 func (b execBox) EndCall()                { b.s.endCall(b.m) }
 func (b execBox) Exited() <-chan struct{} { return b.s.exited }
 func (b execBox) AwaitEnd()               { b.s.awaitEnd() }
-func (b execBox) WhyEnded() api.Verdict   { return b.m.whySandboxEnded() }
+func (b execBox) WhyEnded() api.Verdict   { return b.m.whyEnded() }
 func (b execBox) Distrust(why string)     { b.m.removeLater(b.s, why) }
 
 func (b execBox) Env() (image []string, own map[string]string) {

@@ -62,9 +62,9 @@ func (b historyBox) HoldOwner() (owner string, conn uint64, back func() error) {
 			return nil
 		}
 		now.orphaned = now.orphaned || orphaned && !gone
-		if sc := now.spec.Scope; sc != nil && sc.Kind == api.ScopeSession && len(m.scopeOf(keyOf(now.user, *sc)).
-			users) == 0 && !now.orphaned {
-			m.removeLocked(now, "the last connection of its session ended")
+		if sc := m.scopeOf(now); sc != nil && now.spec.Scope.Kind == api.ScopeSession && len(sc.users) == 0 &&
+			!now.orphaned {
+			m.removeLocked(now, sessionEnded)
 		} else if gone && owner == api.OwnerConnection {
 			m.removeLocked(now, "its owner's connection ended")
 		}

@@ -33,10 +33,9 @@ func (h metersHost) Living(ref string) (*meter.Meter, int, error) {
 }
 
 func (h metersHost) All() []*meter.Meter {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	all := make([]*meter.Meter, 0, len(h.m.byID))
-	for _, s := range h.m.byID {
+	list := h.m.all()
+	all := make([]*meter.Meter, 0, len(list))
+	for _, s := range list {
 		all = append(all, s.meter)
 	}
 	return all

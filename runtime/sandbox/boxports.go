@@ -24,9 +24,7 @@ func (h portsHost) Living(ref string) (ports.Sandbox, error) {
 }
 
 func (h portsHost) All() (all []ports.Sandbox) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	for _, s := range h.m.byID {
+	for _, s := range h.m.all() {
 		all = append(all, portsBox{h.m, s, 0})
 	}
 	return all

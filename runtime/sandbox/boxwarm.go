@@ -110,15 +110,7 @@ func (h poolsHost) Remove(ctx context.Context, ref string) (api.KillResult, erro
 }
 
 func (h poolsHost) Enter(conn uint64) (leave func() (gone bool)) {
-	m := h.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.creating[conn]++
-	return func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.doneCreating(conn)
-	}
+	return h.m.enter(conn)
 }
 
 // poolsBox is a sandbox as warm.Pools uses it.

@@ -31,9 +31,7 @@ func (h workspacesHost) NotEnded() []workspace.Sandbox {
 }
 
 func (h workspacesHost) those(which func(*Sandbox) bool) (list []workspace.Sandbox) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	for _, s := range h.m.byID {
+	for _, s := range h.m.all() {
 		if which(s) {
 			list = append(list, workspaceBox{h.m, s})
 		}

@@ -73,7 +73,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	req.Spec.Uploads = nil // what is kept of the sandbox need not hold them
 	create := m.createNew
 	if req.Spec.Scope != nil {
-		create = m.inScope
+		create = m.Scopes.create
 	}
 	r, err := create(ctx, req)
 	if err != nil || len(uploads) == 0 {

@@ -182,21 +182,6 @@ func describe(r api.Sandbox) string {
 	return string(r.State) + " (" + r.Reason + ")"
 }
 
-// alive finds a sandbox that has processes, and its PID 1.
-func (m *Manager) alive(ref string) (*Sandbox, int, error) {
-	s, err := m.find(ref)
-	if err != nil {
-		return nil, 0, err
-	}
-	s.mu.Lock()
-	state, pid := s.record.State, s.record.PID
-	s.mu.Unlock()
-	if state != api.Running && state != api.Paused {
-		return s, 0, ended(s)
-	}
-	return s, pid, nil
-}
-
 func ended(s *Sandbox) error {
 	if s.state() == api.Stopped || s.Record().Kept {
 		return s.mustRun()

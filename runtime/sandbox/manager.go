@@ -4,7 +4,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +72,8 @@ type Settings struct {
 // goroutine.
 type Manager struct {
 	cfg Config
+	// Scopes are those that they are found by.
+	Scopes Scopes
 	// Pauses are their pauses, and who may start something in them.
 	Pauses *admission.Pauses
 	// Files serves the files of sandboxes.
@@ -121,17 +121,9 @@ type Manager struct {
 
 	trim *time.Timer // gives back memory, see trimAfter
 
-	// mu guards what follows. Lock order: Manager.mu, then Sandbox.mu.
-	mu       sync.Mutex
-	closed   bool
-	byID     map[string]*Sandbox
-	byName   map[string]*Sandbox
-	lastBusy time.Time
-	lost     bool            // hutch-launch has ended
-	gone     map[uint64]bool // connections that ended while a create was under way
-	creating map[uint64]int
-	starts   starts
-	scopes   map[scopeKey]*scope
+	starts starts
+
+	registry // of the sandboxes; with its lock
 }
 
 // NewManager makes a Manager without sandboxes.
@@ -144,18 +136,10 @@ func NewManager(cfg Config) *Manager {
 		cfg.Audit = noAudit{}
 	}
 	m := &Manager{
-		cfg:      cfg,
-		ctx:      ctx,
-		cancel:   cancel,
-		byID:     map[string]*Sandbox{},
-		byName:   map[string]*Sandbox{},
-		gone:     map[uint64]bool{},
-		creating: map[uint64]int{},
-		scopes:   map[scopeKey]*scope{},
-		removing: make(chan struct{}, 2),
-		behind:   make(chan struct{}, maxBehind),
-		lastBusy: time.Now(),
+		cfg: cfg, ctx: ctx, cancel: cancel, registry: newRegistry(),
+		removing: make(chan struct{}, 2), behind: make(chan struct{}, maxBehind),
 	}
+	m.Scopes = Scopes{m}
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
 		m.templates = cfg.Templates(m)
 	}
@@ -219,76 +203,6 @@ func newID(prefix string) string {
 	return prefix + strings.ToLower(rand.Text()[:12])
 }
 
-// Get returns the record of a sandbox by id or name.
-func (m *Manager) Get(ref string) (api.Sandbox, error) {
-	s, err := m.find(ref)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
-	return s.now(), nil
-}
-
-// Workspace returns the id of a sandbox and a copy of its workspace as its creator has named it; nil where it has none.
-func (m *Manager) Workspace(ref string) (id string, w *api.Workspace, err error) {
-	s, err := m.find(ref)
-	if err != nil || s.spec.Workspace == nil {
-		if err == nil {
-			id = s.id
-		}
-		return id, nil, err
-	}
-	copied := *s.spec.Workspace
-	return s.id, &copied, nil
-}
-
-func (m *Manager) find(ref string) (*Sandbox, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s, ok := m.byID[ref]; ok {
-		return s, nil
-	}
-	if s, ok := m.byName[ref]; ok {
-		return s, nil
-	}
-	return nil, api.Errorf(api.NotFound, "no sandbox %q", ref).WithHint("hutch ps lists the sandboxes")
-}
-
-// here reports whether s is what its id means: it was not stopped, started or removed meanwhile.
-func (m *Manager) here(s *Sandbox) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.byID[s.id] == s
-}
-
-// List returns the records of the sandboxes with all the given labels, oldest first.
-func (m *Manager) List(_ context.Context, p api.ListParams) (api.SandboxList, error) {
-	m.mu.Lock()
-	all := make([]*Sandbox, 0, len(m.byID))
-	for _, s := range m.byID {
-		all = append(all, s)
-	}
-	m.mu.Unlock()
-	records := []api.Sandbox{}
-	for _, s := range all {
-		if hasLabels(s.Record().Labels, p.Labels) {
-			records = append(records, s.now())
-		}
-	}
-	slices.SortFunc(records, func(a, b api.Sandbox) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
-	return api.SandboxList{Sandboxes: records}, nil
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}
-
 // Counts are the sandboxes but those that are stopped for later, and the running execs, and since when there have been
 // none.
 func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
@@ -299,16 +213,6 @@ func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 		return m.count(), execs, last
 	}
 	return m.count(), execs, m.lastBusy
-}
-
-// count is how many sandboxes Counts tells of; mu is held.
-func (m *Manager) count() (n int) {
-	for _, s := range m.byID {
-		if !s.stopped {
-			n++
-		}
-	}
-	return n
 }
 
 // Kill ends every process of a sandbox; its record and files stay.
@@ -378,9 +282,7 @@ func (m *Manager) removeLocked(s *Sandbox, reason string) {
 
 // Exited is called when hutch-launch reports that a sandbox's PID 1 is gone.
 func (m *Manager) Exited(e launchapi.Exited) {
-	m.mu.Lock()
-	s := m.byID[e.ID]
-	m.mu.Unlock()
+	s := m.of(e.ID)
 	if s == nil { // never finished being created, or already forgotten
 		m.Ahead.Exited(e.ID)
 		return
@@ -420,7 +322,7 @@ func (m *Manager) Disconnected(conn uint64) {
 	}
 	for _, sc := range m.scopes {
 		if sc.users[conn] {
-			m.leaveScope(sc, conn)
+			m.Scopes.leave(sc, conn)
 		}
 	}
 	m.mu.Unlock()
@@ -462,12 +364,8 @@ func (m *Manager) Close(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	m.mu.Lock()
-	left := len(m.byID)
-	m.mu.Unlock()
-	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w", left,
-		m.Removing(),
-		context.Cause(ctx)).WithHint("hutch gc sweeps what is left")
+	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w",
+		len(m.all()), m.Removing(), context.Cause(ctx)).WithHint("hutch gc sweeps what is left")
 }
 
 // closeAll is Close but for the bound.
@@ -475,12 +373,7 @@ func (m *Manager) closeAll(ctx context.Context) error {
 	m.Pools.Wait()
 	m.wg.Wait()
 	m.Ahead.Close()
-	m.mu.Lock()
-	all := make([]*Sandbox, 0, len(m.byID))
-	for _, s := range m.byID {
-		all = append(all, s)
-	}
-	m.mu.Unlock()
+	all := m.all()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, s := range all {

@@ -57,10 +57,7 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 	if err := m.forget(s); err != nil {
 		return res, err
 	}
-	m.mu.Lock()
-	other := m.byID[s.id]
-	m.mu.Unlock()
-	if other != nil { // it was stopped meanwhile, or started
+	if m.of(s.id) != nil { // it was stopped meanwhile, or started
 		return m.Remove(ctx, s.id)
 	}
 	return res, nil
@@ -206,11 +203,7 @@ func (m *Manager) takeOut(s *Sandbox) bool {
 	}
 	m.removals.Add()
 	m.backlog.Add(1)
-	delete(m.byID, s.id)
-	if m.byName[s.name] == s {
-		delete(m.byName, s.name)
-	}
-	m.lastBusy = time.Now()
+	m.registry.remove(s)
 	m.unscope(s)
 	return true
 }

@@ -394,7 +394,7 @@ func (r *rig) list() []api.Sandbox {
 }
 
 func (r *rig) scopes() []api.ScopeInfo {
-	l, err := r.m.Scopes(r.t.Context(), api.Empty{})
+	l, err := r.m.Scopes.List(r.t.Context(), api.Empty{})
 	if err != nil {
 		r.t.Error(err)
 	}

@@ -216,21 +216,6 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	return s, nil
 }
 
-// exchange puts another object in the place of a sandbox.
-func (m *Manager) exchange(old, s *Sandbox) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.byID[s.id] = s; s.name != "" && (m.byName[s.name] == nil || m.byName[s.name] == old) {
-		m.byName[s.name] = s
-	}
-	if s.spec.Scope != nil {
-		if sc := m.scopeOf(keyOf(s.user, *s.spec.Scope)); sc.s == nil || sc.s == old {
-			sc.s = s
-		}
-	}
-	m.lastBusy = time.Now()
-}
-
 // watchStopped removes a stopped sandbox when its time is over, if that is what it is to end with.
 func (m *Manager) watchStopped(s *Sandbox) {
 	until := s.Record().Expires

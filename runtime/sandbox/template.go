@@ -114,20 +114,3 @@ func (f *creation) described(root *spec.Root) {
 	r.User = orElse(sp.User, root.Config.User)
 	r.StopSignal = orElse(sp.StopSignal, root.Config.StopSignal)
 }
-
-// OfTemplate lists the sandboxes of a template: those in use, and how many wait in pools.
-func (m *Manager) OfTemplate(name string) (used, waiting int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.byID {
-		if s.templated == nil || s.templated.Name != name {
-			continue
-		}
-		if s.waits() {
-			waiting++
-		} else {
-			used++
-		}
-	}
-	return used, waiting
-}

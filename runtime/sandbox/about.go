@@ -76,7 +76,7 @@ func (f *creation) mountAbout() error {
 	if err := f.m.cfg.Kernel.Attach(mnt, at); err != nil {
 		return err
 	}
-	f.undo.Add(func() error { return f.m.unmount(at) })
+	f.undo.Add(func() error { return unmount(f.m.cfg.Kernel, at) })
 	for _, name := range []string{toldFolder, sysFolder} {
 		if err := os.Mkdir(filepath.Join(at, name), 0o755); err != nil {
 			return err
@@ -100,8 +100,8 @@ func (f *creation) bindAbout() {
 }
 
 // unmountAbout unmounts it for a sandbox of a hutchd before, which may have been killed before it made it.
-func (m *Manager) unmountAbout(dir string) error {
-	if err := m.unmount(filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) &&
+func unmountAbout(k Kernel, dir string) error {
+	if err := unmount(k, filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

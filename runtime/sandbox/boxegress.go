@@ -74,7 +74,7 @@ func (b egressBox) Tell(ctx context.Context, p api.NetPolicy) {
 }
 
 func (b egressBox) Attribute(d api.Denial, cgroup uint64) (exec string) {
-	return b.m.Execs.Attribute(b.m.execBox(b.s), d, cgroup)
+	return b.m.Execs.Attribute(execBoxOf(b.m, b.s), d, cgroup)
 }
 
 func (b egressBox) Caller(d api.Denial, r *guestapi.Refused) (exec string) {
@@ -117,7 +117,7 @@ func (b egressBox) ReadOnly() (list []refusals.ReadOnly) {
 }
 
 // watchInit has PID 1 report the system calls that the sandbox is refused, and its servers.
-func (m *Manager) watchInit(s *Sandbox) {
-	s.guest.OnRefused(func(r guestapi.Refused) { m.Refusals.Call(egressBox{m, s}, r) })
-	s.guest.OnListen(func() { s.servers.Listens(serversBox{m, s}, m.watchers.Go) })
+func (b egressBox) watchInit() {
+	b.s.guest.OnRefused(func(r guestapi.Refused) { b.m.Refusals.Call(b, r) })
+	b.s.guest.OnListen(func() { b.s.servers.Listens(serversBox(b), b.m.watchers.Go) })
 }

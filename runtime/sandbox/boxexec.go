@@ -26,7 +26,7 @@ func (h execHost) Find(ref string) (exec.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.m.execBox(s), nil
+	return execBoxOf(h.m, s), nil
 }
 
 func (h execHost) Bounds() api.ExecBounds { return h.m.settings.Load().Exec }
@@ -38,7 +38,7 @@ type execBox struct {
 	*meter.Meter
 }
 
-func (m *Manager) execBox(s *Sandbox) execBox { return execBox{m, s, s.meter} }
+func execBoxOf(m *Manager, s *Sandbox) execBox { return execBox{m, s, s.meter} }
 
 func (b execBox) ID() string              { return b.s.id }
 func (b execBox) Commands() *exec.Set     { return b.s.execs }
@@ -146,9 +146,17 @@ func (b execBox) TellRefused(r guestapi.Refused) {
 
 func (b execBox) Hint(code int, argv ...string) string { return b.s.hint(code, argv...) }
 
-func (b execBox) ForeignHint(said []byte, seen bool) string { return b.m.foreignHint(b.s, said, seen) }
+func (b execBox) ForeignHint(said []byte, seen bool) string {
+	return b.m.Workspaces.ForeignHint(b.m.ctx, workspaceBox{b.m, b.s}, said, seen)
+}
 
-func (b execBox) Unguarded(exec string) []api.Unguarded { return b.m.lookUnguarded(b.s, exec) }
+func (b execBox) Unguarded(exec string) []api.Unguarded {
+	found := b.s.folders.Guards.Look(b.s.guest)
+	for _, u := range found {
+		b.m.emit(api.EventUnguarded, b.s, exec, u)
+	}
+	return found
+}
 
 // guestInit is a PID 1 as package exec uses it.
 type guestInit struct{ *guestapi.Client }
@@ -169,9 +177,9 @@ type guestExec struct{ *guestapi.Exec }
 func (e guestExec) PID() int { return e.Exec.PID }
 
 // recall makes what a stopped sandbox had written readable, where that can be.
-func (m *Manager) recall(s *Sandbox) {
-	if err := m.Execs.Recall(m.execBox(s), filepath.Join(s.dir, outputDir)); err != nil {
-		m.cfg.Logger.Warn("what a stopped sandbox had written is not to be read", "sandbox", s.id, "err", err)
+func (b execBox) recall() {
+	if err := b.m.Execs.Recall(b, filepath.Join(b.s.dir, outputDir)); err != nil {
+		b.m.cfg.Logger.Warn("what a stopped sandbox had written is not to be read", "sandbox", b.s.id, "err", err)
 	}
 }
 
@@ -180,10 +188,10 @@ const outputDir = "output"
 
 // watchLimits tells of the sandbox's limits that are met, as it happens. What cannot be
 // watched is told at the end of the command that failed by it.
-func (m *Manager) watchLimits(s *Sandbox) (stop func() error) {
-	stopped, err := m.cfg.Cgroups.Watch(s.cgroup, func(limit api.Verdict) { m.Execs.Hit(m.execBox(s), limit) })
+func (b execBox) watchLimits() (stop func() error) {
+	stopped, err := b.m.cfg.Cgroups.Watch(b.s.cgroup, func(limit api.Verdict) { b.m.Execs.Hit(b, limit) })
 	if err != nil {
-		m.cfg.Logger.Debug("watch limits", "sandbox", s.id, "err", err)
+		b.m.cfg.Logger.Debug("watch limits", "sandbox", b.s.id, "err", err)
 	}
 	return func() error { stopped(); return nil }
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
-func (m *Manager) newMeters() *meter.Meters {
+func newMeters(m *Manager) *meter.Meters {
 	h := &m.cfg.Host
 	return meter.NewMeters(meter.Config{
 		Sandboxes: metersHost{m}, Kernel: m.cfg.Kernel, Cgroups: m.cfg.Cgroups, Projects: m.cfg.Projects,

@@ -17,18 +17,18 @@ type aheadHost struct{ m *Manager }
 func (h aheadHost) Ready() int { return h.m.settings.Load().Ready }
 
 func (h aheadHost) Launch(ctx context.Context, kind int) (*generic, error) {
-	return h.m.launchGeneric(ctx, kindAhead(kind))
+	return launchGeneric(ctx, h.m, kindAhead(kind))
 }
 
 func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, key aheadKey) error {
-	return h.m.prepareAhead(ctx, g, key, kindAhead(kind)&networkedAhead != 0)
+	return prepareAhead(ctx, h.m, g, key, kindAhead(kind)&networkedAhead != 0)
 }
 
-func (h aheadHost) Alive(g *generic) bool { return h.m.lives(g.pidfd) }
+func (h aheadHost) Alive(g *generic) bool { return lives(h.m.cfg.Kernel, g.pidfd) }
 
 // lives reports whether the PID 1 of a pidfd has not ended.
-func (m *Manager) lives(pidfd *os.File) bool {
-	exited, err := m.cfg.Kernel.Exited(pidfd)
+func lives(k Kernel, pidfd *os.File) bool {
+	exited, err := k.Exited(pidfd)
 	return err == nil && !exited
 }
 
@@ -50,16 +50,17 @@ func (m *Manager) leavePool(s *Sandbox) bool {
 	return pool != "" && m.Pools.Lost(pool, s.id)
 }
 
-func (m *Manager) newPools() *warm.Pools {
+func newPools(m *Manager) *warm.Pools {
 	return warm.NewPools(m.ctx, warm.Config{
 		Sandboxes: poolsHost{m}, File: filepath.Join(filepath.Dir(m.cfg.Dir), "pools.json"), Write: writeJSON,
 		Owner: m.cfg.Owner, CPUs: m.cfg.Host.CPUs, Closed: ErrClosed, Logger: m.cfg.Logger,
 	})
 }
 
-// adoptPools takes over the pools of a hutchd before, whose sandboxes have been taken over, and begins with those of
+// adopt takes over the pools of a hutchd before, whose sandboxes have been taken over, and begins with those of
 // the configuration.
-func (m *Manager) adoptPools() {
+func (h poolsHost) adopt() {
+	m := h.m
 	var waiting []warm.Sandbox
 	m.mu.Lock()
 	for _, s := range m.byID {
@@ -121,7 +122,7 @@ type poolsBox struct {
 
 func (b poolsBox) ID() string          { return b.s.id }
 func (b poolsBox) Record() api.Sandbox { return b.s.Record() }
-func (b poolsBox) Alive() bool         { return b.m.lives(b.s.pidfd) }
+func (b poolsBox) Alive() bool         { return lives(b.m.cfg.Kernel, b.s.pidfd) }
 func (b poolsBox) Settle() bool        { return b.s.transition(api.Waiting, "") }
 func (b poolsBox) Remove(why string)   { b.m.removeLater(b.s, why) }
 

@@ -145,7 +145,8 @@ func below(name, dir string) bool {
 }
 
 // makeVolumes makes the folders that the image names as volumes and does not have. What cannot be made is noted.
-func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
+func (f *creation) makeVolumes(ctx context.Context) {
+	m, s := f.m, f.s
 	note := workspace.ImageVolumes(ctx, s.root.Config.Volumes, s.dir, &s.spec,
 		func(ctx context.Context, at string) error { return m.Files.MakeFolderIn(ctx, filesBox{m, s}, at) })
 	if note == "" {
@@ -156,12 +157,6 @@ func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
 	s.record.Note = withNote(s.record.Note, note)
 }
 
-// foreignHint is what to do about a command that failed, if that was because of a file in a folder that nobody in the
-// sandbox can change: see workspace.ForeignHint.
-func (m *Manager) foreignHint(s *Sandbox, said []byte, seen bool) string {
-	return m.Workspaces.ForeignHint(m.ctx, workspaceBox{m, s}, said, seen)
-}
-
 // moves is what PID 1 moves in the sandbox's overlays.
 func (s *Sandbox) moves() workspace.Moves {
 	return workspace.Moves{ID: s.id, Spec: &s.spec, PID1: s.guest}
@@ -170,15 +165,6 @@ func (s *Sandbox) moves() workspace.Moves {
 // guards is what guards this host can keep.
 func (h *Host) guards() guard.Host {
 	return guard.Host{LandlockABI: h.LandlockABI, LandlockReason: h.LandlockReason}
-}
-
-// lookUnguarded tells what of the guards has turned up, behind a command.
-func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
-	found := s.folders.Guards.Look(s.guest)
-	for _, u := range found {
-		m.emit(api.EventUnguarded, s, exec, u)
-	}
-	return found
 }
 
 // refusesNew reports whether guarded names that are not there cannot be made in some folder of sp.

@@ -202,7 +202,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits meter.G
 	}
 	// before anybody can use it, and also of one that will wait in a pool
 	if req.origin == nil && len(s.root.Config.Volumes) > 0 {
-		m.makeVolumes(ctx, s)
+		f.makeVolumes(ctx)
 	}
 	f.phases["total"] = ms(time.Since(start))
 	s.mu.Lock()
@@ -329,11 +329,7 @@ func (f *creation) launch(ctx context.Context) error {
 	f.filter = created.Filter
 	f.undo.Add(func() error {
 		// A failed step must leave nothing even when ctx has ended.
-		err := f.m.cfg.Launcher.Destroy(context.WithoutCancel(ctx), f.s.id)
-		if launcherGone(err) {
-			return f.m.abandon(f.s)
-		}
-		return err
+		return destroyInit(context.WithoutCancel(ctx), f.m, f.s)
 	})
 	if created.Ptmx != nil {
 		_ = created.Ptmx.Close() // ptys are opened by path, one each
@@ -345,7 +341,7 @@ func (f *creation) launch(ctx context.Context) error {
 	f.s.guest = guestapi.NewClientOver(conn)
 	f.undo.Add(f.s.guest.Close)
 	if !f.generic {
-		f.m.watchInit(f.s)
+		egressBox{f.m, f.s}.watchInit()
 	}
 	f.s.setPID(created.PID)
 	for name, v := range created.Phases {
@@ -381,7 +377,7 @@ func (f *creation) limit(ctx context.Context) error {
 // watchLimits hears of limits that are met, of one that has them in force.
 func (f *creation) watchLimits(context.Context) error {
 	if f.s.cgroup != "" {
-		f.undo.Add(f.m.watchLimits(f.s))
+		f.undo.Add(execBoxOf(f.m, f.s).watchLimits())
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (g *generic) Discard() error { return errors.Join(g.end(), g.unmount(), g.f
 const base = "base"
 
 // launchGeneric makes one. When it fails nothing is left.
-func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
+func launchGeneric(ctx context.Context, m *Manager, kind kindAhead) (_ *generic, err error) {
 	id := newID("sb_")
 	s := m.newSandbox(api.Sandbox{ID: id, Seccomp: api.SeccompDefault, Hostname: "hutch"}, api.Spec{}, 0)
 	s.root = &spec.Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
@@ -59,7 +59,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 		return nil, diskError("make a sandbox's folder", err)
 	}
 	below.Add(func() error { return removeAll(s.dir) })
-	if err := m.foldersOfGeneric(s.dir); err != nil {
+	if err := foldersOfGeneric(s.dir); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
 	g := &generic{id: id, dir: s.dir, of: m.Ahead.Kind(int(kind))}
@@ -88,7 +88,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			return nil, err
 		}
 	}
-	if err := m.Execs.MakeSpare(m.execBox(s)); err != nil {
+	if err := m.Execs.MakeSpare(execBoxOf(m, s)); err != nil {
 		return nil, err
 	}
 	g.pid, g.pidfd, g.guest, g.spare = s.record.PID, s.pidfd, s.guest, s.execs.Spare()
@@ -99,7 +99,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.
-func (m *Manager) foldersOfGeneric(dir string) error {
+func foldersOfGeneric(dir string) error {
 	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", aboutFolder, base, base + "/lower", base + "/upper",
 		base + "/work"} {
 		mode := os.FileMode(0o700)
@@ -155,7 +155,7 @@ func (f *creation) claimGeneric(ctx context.Context) error {
 		return err
 	}
 	f.s.setPID(f.claimed.pid)
-	f.m.watchInit(f.s)
+	egressBox{f.m, f.s}.watchInit()
 	if err := f.guardClaimed(ctx); err != nil {
 		return err
 	}

@@ -77,12 +77,12 @@ func TestClocksOfAdopted(t *testing.T) {
 		m, s := bare(t, api.Sandbox{State: api.Running, Expires: &end}, api.Spec{Owner: api.OwnerConnection, IdleS: 60})
 		s.orphaned = true
 		var all sync.WaitGroup
-		all.Go(func() { m.startClocks(s) })
+		all.Go(func() { (&adoption{m: m, s: s}).startClocks() })
 		all.Go(func() { s.setTTL(m, time.Now().Add(time.Minute)) })
 		all.Go(func() { s.transition(api.Stopped, "killed") })
-		all.Go(func() { m.quiet(s) })
+		all.Go(func() { s.quiet() })
 		all.Wait()
-		m.quiet(s) // whoever was last
+		s.quiet() // whoever was last
 		testenv.Elapse(2 * time.Hour)
 		if m.byID[s.id] != s || len(m.removing) > 0 {
 			t.Error("a sandbox whose clocks were stopped is removed")

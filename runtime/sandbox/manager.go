@@ -143,9 +143,9 @@ func NewManager(cfg Config) *Manager {
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
 		m.templates = cfg.Templates(m)
 	}
-	m.Meters = m.newMeters()
+	m.Meters = newMeters(m)
 	m.Ahead = warm.NewAhead(ctx, int(kindsAhead), aheadHost{m}, cfg.Logger)
-	m.Pools = m.newPools()
+	m.Pools = newPools(m)
 	m.Keep = keep.New(keep.Config{
 		Sandboxes: keepHost{m}, Images: cfg.Images, Shelf: cfg.Shelf, Dir: cfg.Dir, Kept: stoppedNames,
 		Own: ownNames, DiskError: diskError,

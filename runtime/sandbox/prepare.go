@@ -56,7 +56,7 @@ type prepared struct {
 }
 
 // prepareAhead claims g for w ahead. Whatever fails, g has ended.
-func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, networked bool) (err error) {
+func prepareAhead(ctx context.Context, m *Manager, g *generic, w aheadKey, networked bool) (err error) {
 	m.preparing.RLock()
 	defer m.preparing.RUnlock()
 	s := m.newSandbox(api.Sandbox{
@@ -148,7 +148,7 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
 	}
 	if f.claimed == nil {
-		if err := f.m.Execs.MakeSpare(f.m.execBox(f.s)); err != nil {
+		if err := f.m.Execs.MakeSpare(execBoxOf(f.m, f.s)); err != nil {
 			return err
 		}
 	}
@@ -209,7 +209,7 @@ func (f *creation) takePrepared(context.Context) error {
 		return err
 	}
 	f.s.setPID(f.claimed.pid)
-	f.m.watchInit(f.s)
+	egressBox{f.m, f.s}.watchInit()
 	f.phases["launch.prepared"] = ms(time.Since(start))
 	if f.claimed.prepared.key.shm != f.s.meter.ShmBytes() { // memory has no cgroup
 		if err := f.sizeShm(); err != nil {

@@ -11,10 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
-	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // A removal has two parts. Before the reply every process is dead, and whatever others may ask for next is free: the
@@ -106,14 +104,14 @@ func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
 // dismantle gives back and removes what s, which nobody finds any more and whose processes are dead, has had.
 func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	defer done()
-	m.quiet(s)
+	s.quiet()
 	err = m.unmark(s)
 	// what has a mark is put on the shelf, and others may look for it there
 	later := !s.stopped && !shelf.IsMarked(s.dir)
 	if later {
 		err = errors.Join(err, s.deleteRecord())
 	}
-	err = errors.Join(err, m.closePorts(s), s.letGo())
+	err = errors.Join(err, closePorts(m.cfg.Launcher, s), s.letGo())
 	if !later {
 		err = errors.Join(err, s.destroy())
 	}
@@ -169,8 +167,8 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	if !ok {
 		return err // others are removing it, or have
 	}
-	m.quiet(s)
-	if err := errors.Join(m.closePorts(s), s.letGo()); err != nil {
+	s.quiet()
+	if err := errors.Join(closePorts(m.cfg.Launcher, s), s.letGo()); err != nil {
 		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 	}
 	over, cancel := context.WithTimeout(m.ctx, api.RunReplyPatience)
@@ -242,45 +240,4 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 		}
 	})
 	return nil
-}
-
-// undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
-func (m *Manager) undoAdopted(s *Sandbox, unused func() error) func() error {
-	var undo cleanup.Stack
-	lease := func(giveBack func() error) { undo.Add(s.lease(giveBack)) }
-	lease(unused)
-	lease(func() error { s.root.Release(); return nil })
-	lease(m.Workspaces.HoldVolumes(workspaceBox{m, s}))
-	undo.Add(func() error { return m.removeFolder(s) })
-	undo.Add(func() error { s.meter.FreeProject(); return nil })
-	undo.Add(func() error { return m.unmountOwn(s.dir) })
-	undo.Add(func() error {
-		return errors.Join(m.unmountAbout(s.dir), m.Workspaces.Unmount(s.dir, 2+len(workspace.Of(&s.spec))))
-	})
-	if s.net != nil {
-		lease(s.net.Close)
-	}
-	if s.plain != nil {
-		undo.Add(s.plain.Close)
-	}
-	undo.Add(func() error {
-		if s.cgroup != "" {
-			m.cfg.Cgroups.Forget(s.cgroup)
-		}
-		return nil
-	})
-	undo.Add(s.pidfd.Close)
-	undo.Add(func() error {
-		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
-		if launcherGone(err) {
-			return m.abandon(s)
-		}
-		return err
-	})
-	lease(s.enforced.Close)
-	undo.Add(s.guest.Close)
-	if s.cgroup != "" {
-		undo.Add(m.watchLimits(s))
-	}
-	return undo.Release()
 }

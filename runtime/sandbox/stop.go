@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +85,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 		return nil, err
 	}
 	defer out()
-	m.quiet(s)
+	s.quiet()
 	lock, err := shelf.Hold(s.dir)
 	if err != nil {
 		return nil, err
@@ -98,7 +97,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 	}
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
 	s.ports.AuditEnd(portsBox{m, s, 0})
-	destroyed := errors.Join(m.closePorts(s), s.destroy())
+	destroyed := errors.Join(closePorts(m.cfg.Launcher, s), s.destroy())
 	m.Execs.Forget(s.execs)
 	s.destroy = func() error { // again, should somebody try again
 		return errors.Join(m.takeDown(context.Background(), s.id), m.removeFolder(s))
@@ -115,7 +114,7 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 	}
 	p.turn = s.turn // the caller has it until all is done that it wants of p
 	m.exchange(s, p)
-	m.recall(p)
+	execBoxOf(m, p).recall()
 	m.watchStopped(p)
 	return p, nil
 }
@@ -161,7 +160,7 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 }
 
 // quiet stops the clocks and workers of a sandbox that goes.
-func (m *Manager) quiet(s *Sandbox) {
+func (s *Sandbox) quiet() {
 	s.mu.Lock()
 	for _, t := range []*time.Timer{s.idle, s.ttl, s.claim} {
 		if t != nil {
@@ -188,9 +187,9 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	if err != nil {
 		return nil, err
 	}
-	from, err := readSaved(data)
-	if err != nil || from.Root == nil || from.Record.ID != id {
-		return nil, fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
+	from, err := parseRecord(data, id)
+	if err != nil {
+		return nil, err
 	}
 	s := m.newSandbox(from.Record, from.Spec, from.User)
 	s.dir, s.cgroup, s.grouped, s.stopped = dir, "", false, true
@@ -258,7 +257,7 @@ func (m *Manager) adoptStopped() error {
 			continue
 		}
 		m.exchange(nil, s)
-		m.recall(s)
+		execBoxOf(m, s).recall()
 		m.watchStopped(s)
 	}
 	return nil

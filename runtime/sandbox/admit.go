@@ -87,16 +87,10 @@ func (m *Manager) newSandbox(record api.Sandbox, sp api.Spec, user uint32) *Sand
 	}
 	s.meter = m.Meters.New(meterBox{m, s})
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
-	m.placeCgroup(s)
-	return s
-}
-
-// placeCgroup decides where the sandbox's cgroup is.
-func (m *Manager) placeCgroup(s *Sandbox) {
 	if h := &m.cfg.Host; h.CgroupPath != "" {
-		s.cgroup = filepath.Join(h.CgroupPath, s.id)
-		s.grouped = m.cfg.Cgroups.Enabled()
+		s.cgroup, s.grouped = filepath.Join(h.CgroupPath, s.id), m.cfg.Cgroups.Enabled()
 	}
+	return s
 }
 
 // defaultHostname is the id in a form that host names allow.
@@ -129,7 +123,7 @@ func (m *Manager) watchPID1(s *Sandbox) {
 		m.cfg.Kernel.AwaitExit(s.pidfd)
 		s.transition(api.Failed, "PID 1 ended")
 		s.markExited()
-		if m.leavePool(s) {
+		if leavePool(m.Pools, s) {
 			m.removeLater(s, "it ended while it waited")
 		}
 	})

@@ -45,7 +45,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 	if err := m.sweepFolders(ctx, known); err != nil {
 		return err
 	}
-	if err := m.adoptStopped(); err != nil {
+	if err := (keepHost{m}).adopt(); err != nil {
 		return err
 	}
 	if err := m.Keep.Collect(); err != nil { // of what a daemon was killed over

@@ -34,12 +34,12 @@ func (b historyBox) Enter(ctx context.Context) (leave func(), err error) {
 }
 
 func (b historyBox) Stop(ctx context.Context, grace time.Duration, reason string) (history.Sandbox, api.Ended, error) {
-	s, ended, err := b.m.stopAndKeep(ctx, b.s, grace, reason)
+	s, ended, err := b.stopAndKeep(ctx, grace, reason)
 	return historyBox{keepBox{b.m, s}}, ended, err
 }
 
 func (b historyBox) Start(ctx context.Context, sp api.Spec, conn uint64, fds packet.Taker) (api.Sandbox, error) {
-	return b.m.startStopped(ctx, b.s, CreateRequest{Spec: sp, FDs: fds, User: b.s.user, Conn: conn})
+	return b.start(ctx, CreateRequest{Spec: sp, FDs: fds, User: b.s.user, Conn: conn})
 }
 
 func (b historyBox) Quiesce(ctx context.Context, use func(standing []int) error) (err error) {

@@ -43,7 +43,7 @@ func (h keepHost) Early(sp api.Spec) keep.Early {
 	if _, err := h.m.Meters.Grant(&sp.Limits, true); err != nil || !(&CreateRequest{Spec: sp}).fits() {
 		return (*early)(nil)
 	}
-	return h.m.genericsFor(&sp).Early()
+	return aheadHost(h).of(&sp).Early()
 }
 
 func (h keepHost) Fork(ctx context.Context, r keep.Fork) (api.Sandbox, error) {
@@ -59,14 +59,10 @@ func (h keepHost) Behind(remove func() error) bool {
 	m := h.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || m.backlog.Load() >= maxBehind {
+	if m.closed || m.Removing() >= maxBehind {
 		return false
 	}
-	m.backlog.Add(1)
-	m.removals.Go(func() {
-		defer m.backlog.Add(-1)
-		m.removing <- struct{}{}
-		defer func() { <-m.removing }()
+	m.afterwards(func() {
 		if err := remove(); err != nil {
 			m.cfg.Logger.Error("remove layers of snapshots", "err", err)
 		}
@@ -114,12 +110,12 @@ func (b keepBox) Audit(ctx context.Context, kind api.AuditKind, data any) {
 }
 
 func (b keepBox) Stop(ctx context.Context, grace time.Duration, reason string) (keep.Sandbox, api.Ended, error) {
-	s, ended, err := b.m.stopAndKeep(ctx, b.s, grace, reason)
+	s, ended, err := b.stopAndKeep(ctx, grace, reason)
 	return keepBox{b.m, s}, ended, err
 }
 
 func (b keepBox) Start(ctx context.Context, sp api.Spec, by keep.Caller) (api.Sandbox, error) {
-	return b.m.startStopped(ctx, b.s, CreateRequest{Spec: sp, FDs: by.FDs, User: b.s.user, Conn: by.Conn})
+	return b.start(ctx, CreateRequest{Spec: sp, FDs: by.FDs, User: b.s.user, Conn: by.Conn})
 }
 
 // stoppedNames are what of a sandbox's folder is kept beside its files while it is stopped: creation.folders says what

@@ -16,14 +16,6 @@ type aheadHost struct{ m *Manager }
 
 func (h aheadHost) Ready() int { return h.m.settings.Load().Ready }
 
-func (h aheadHost) Launch(ctx context.Context, kind int) (*generic, error) {
-	return launchGeneric(ctx, h.m, kindAhead(kind))
-}
-
-func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, key aheadKey) error {
-	return prepareAhead(ctx, h.m, g, key, kindAhead(kind)&networkedAhead != 0)
-}
-
 func (h aheadHost) Alive(g *generic) bool { return lives(h.m.cfg.Kernel, g.pidfd) }
 
 // lives reports whether the PID 1 of a pidfd has not ended.
@@ -45,9 +37,9 @@ const (
 func (s *Sandbox) waits() bool { return s.pooled == waitsInPool }
 
 // leavePool says that s has ended, and reports whether it waited in a pool.
-func (m *Manager) leavePool(s *Sandbox) bool {
+func leavePool(pools *warm.Pools, s *Sandbox) bool {
 	pool := s.Record().Pool
-	return pool != "" && m.Pools.Lost(pool, s.id)
+	return pool != "" && pools.Lost(pool, s.id)
 }
 
 func newPools(m *Manager) *warm.Pools {

@@ -107,7 +107,7 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	}
 	s, err := m.find(r.ID)
 	if err == nil {
-		err = m.startUp(ctx, s)
+		err = startUp(ctx, m, s)
 	}
 	if err != nil {
 		m.removeNow(ctx, r.ID)
@@ -158,11 +158,11 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	var g *generic
-	ready := m.genericsFor(&req.Spec)
+	ready := aheadHost{m}.of(&req.Spec)
 	if req.fits() {
 		var early bool
 		if g, early = req.early.Take(ready); !early {
-			g, _ = ready.Take(m.keyOf(&req, &limits.Limits))
+			g, _ = ready.Take(aheadHost{m}.keyOf(&req, &limits.Limits))
 		}
 	}
 	if g == nil {
@@ -213,7 +213,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits meter.G
 	record := s.record
 	s.record.Debug = nil
 	s.mu.Unlock()
-	m.auditCreated(ctx, s)
+	m.created(ctx, s)
 	m.admit(s)
 	record.State = api.Running
 	return record, nil

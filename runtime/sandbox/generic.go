@@ -45,8 +45,9 @@ func (g *generic) Discard() error { return errors.Join(g.end(), g.unmount(), g.f
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
 
-// launchGeneric makes one. When it fails nothing is left.
-func launchGeneric(ctx context.Context, m *Manager, kind kindAhead) (_ *generic, err error) {
+// Launch makes one. When it fails nothing is left.
+func (h aheadHost) Launch(ctx context.Context, of int) (_ *generic, err error) {
+	m, kind := h.m, kindAhead(of)
 	id := newID("sb_")
 	s := m.newSandbox(api.Sandbox{ID: id, Seccomp: api.SeccompDefault, Hostname: "hutch"}, api.Spec{}, 0)
 	s.root = &spec.Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
@@ -233,8 +234,8 @@ const (
 // generics are the generic sandboxes of one kind.
 type generics = warm.Kind[*generic, aheadKey]
 
-// genericsFor are those that suit sp.
-func (m *Manager) genericsFor(sp *api.Spec) *generics {
+// of are those that suit sp.
+func (h aheadHost) of(sp *api.Spec) *generics {
 	var kind kindAhead
 	if sp.Network.Settled().Mode != api.NetNone {
 		kind |= networkedAhead
@@ -245,5 +246,5 @@ func (m *Manager) genericsFor(sp *api.Spec) *generics {
 	case overlays(sp):
 		kind |= movesAhead
 	}
-	return m.Ahead.Kind(int(kind))
+	return h.m.Ahead.Kind(int(kind))
 }

@@ -100,7 +100,7 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 		case api.LifePause:
 			_, err = m.Pauses.PauseFor(m.ctx, pauseBox{m, s}, reason, idle)
 		case api.LifeStop:
-			err = m.stopLater(m.ctx, s, reason)
+			err = m.stopLater(s.id, reason)
 		case api.LifeKill:
 			_, err = m.kill(m.ctx, s, reason)
 		}
@@ -117,18 +117,19 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 }
 
 // stopLater is Keep.Stop for a sandbox whose time is over.
-func (m *Manager) stopLater(ctx context.Context, s *Sandbox, reason string) error {
-	s, done, err := m.takeTurn(ctx, s.id)
+func (m *Manager) stopLater(id, reason string) error {
+	s, done, err := m.takeTurn(m.ctx, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, _, err = m.stopAndKeep(ctx, s, keep.StopGrace, reason)
+	_, _, err = keepBox{m, s}.stopAndKeep(m.ctx, keep.StopGrace, reason)
 	return err
 }
 
 // stop asks every command to end, and ends those that do not.
-func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, reason string) error {
+func (b keepBox) stop(ctx context.Context, grace time.Duration, reason string) error {
+	m, s := b.m, b.s
 	if s.state() == api.Paused { // they could not hear of it
 		if _, err := m.Pauses.ResumeOf(ctx, pauseBox{m, s}); err != nil {
 			return err

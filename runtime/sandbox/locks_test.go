@@ -55,7 +55,7 @@ func TestOwnerOfStopped(t *testing.T) {
 	close(s.exited)
 	var all sync.WaitGroup
 	all.Go(func() {
-		if err := m.keepFiles(s, "stopped"); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		if err := (keepBox{m, s}).keepFiles("stopped"); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			t.Error(err)
 		}
 	})
@@ -84,7 +84,7 @@ func TestClocksOfAdopted(t *testing.T) {
 		all.Wait()
 		s.quiet() // whoever was last
 		testenv.Elapse(2 * time.Hour)
-		if m.byID[s.id] != s || len(m.removing) > 0 {
+		if m.byID[s.id] != s || m.Removing() > 0 {
 			t.Error("a sandbox whose clocks were stopped is removed")
 		}
 	})

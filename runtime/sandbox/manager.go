@@ -108,13 +108,7 @@ type Manager struct {
 
 	// watchers, and who follows an exec, end with their sandbox, as part of its removal.
 	watchers crew
-	// removals are under way: counted under mu while their sandbox is still listed.
-	removals crew
-	removing chan struct{} // of folders, at the same time
-	// behind has a token of each sandbox that nobody sees any more and whose mounts and cgroup are being removed: see
-	// forget. backlog counts these, and folders.
-	behind  chan struct{}
-	backlog atomic.Int64
+	backlog  // of removals
 
 	// preparing is held by who prepares one of Ahead, and uses an image meanwhile that nobody has asked for just then.
 	preparing sync.RWMutex
@@ -124,6 +118,7 @@ type Manager struct {
 	starts starts
 
 	registry // of the sandboxes; with its lock
+	journal
 }
 
 // NewManager makes a Manager without sandboxes.
@@ -136,8 +131,8 @@ func NewManager(cfg Config) *Manager {
 		cfg.Audit = noAudit{}
 	}
 	m := &Manager{
-		cfg: cfg, ctx: ctx, cancel: cancel, registry: newRegistry(),
-		removing: make(chan struct{}, 2), behind: make(chan struct{}, maxBehind),
+		cfg: cfg, ctx: ctx, cancel: cancel, registry: newRegistry(), journal: journal{cfg.Events, cfg.Audit},
+		backlog: newBacklog(),
 	}
 	m.Scopes = Scopes{m}
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
@@ -387,7 +382,7 @@ func (m *Manager) closeAll(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	m.removals.Wait(ctx)
+	m.Settle(ctx)
 	m.watchers.Wait(ctx)
 	return errors.Join(append(errs, m.Keep.Close())...)
 }

@@ -30,15 +30,15 @@ type aheadKey struct {
 
 // keyOf is the key of a request; false when the request asks for what no key has: host folders, a name of its own, a
 // disk that is not like everybody's.
-func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
+func (h aheadHost) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 	sp := &req.Spec
 	w := aheadKey{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep,
-		group: meter.OfGroup(*l), shm: m.Meters.ShmOf(l)}
+		group: meter.OfGroup(*l), shm: h.m.Meters.ShmOf(l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = meter.DefaultInodes(w.bytes)
 	}
 	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 &&
-		len(workspace.Of(sp)) == 0 && m.cfg.Projects == nil
+		len(workspace.Of(sp)) == 0 && h.m.cfg.Projects == nil
 	return w, plain
 }
 
@@ -55,15 +55,16 @@ type prepared struct {
 	labels
 }
 
-// prepareAhead claims g for w ahead. Whatever fails, g has ended.
-func prepareAhead(ctx context.Context, m *Manager, g *generic, w aheadKey, networked bool) (err error) {
+// Prepare claims g for w ahead. Whatever fails, g has ended.
+func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, w aheadKey) (err error) {
+	m := h.m
 	m.preparing.RLock()
 	defer m.preparing.RUnlock()
 	s := m.newSandbox(api.Sandbox{
 		ID: g.id, Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
 	}, api.Spec{}, 0)
 	s.record.Network.Mode = api.NetNone
-	if networked {
+	if kindAhead(kind)&networkedAhead != 0 {
 		s.record.Network.Mode = api.NetAllow
 	}
 	f := &creation{m: m, s: s, claimed: g, ahead: true, phases: map[string]float64{}, req: &CreateRequest{

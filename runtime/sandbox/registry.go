@@ -79,6 +79,36 @@ func (g *registry) all() []*Sandbox {
 	return list
 }
 
+// takeTurn finds a sandbox whose turn to be stopped, started or removed the caller has until done is called.
+func (g *registry) takeTurn(ctx context.Context, ref string) (s *Sandbox, done func(), err error) {
+	for {
+		if s, err = g.find(ref); err != nil {
+			return nil, nil, err
+		}
+		if done, err = s.turn.Take(ctx); err != nil {
+			return nil, nil, err
+		}
+		if g.here(s) {
+			return s, done, nil
+		}
+		done() // it was stopped or started meanwhile: there is another
+	}
+}
+
+// findStarted is find, and waits for the end of a start that is under way: what is to end it comes after that. A
+// creation, which has not the turn, is its caller's to end.
+func (g *registry) findStarted(ctx context.Context, ref string) (*Sandbox, error) {
+	s, err := g.find(ref)
+	if err != nil || s.state() != api.Creating {
+		return s, err
+	}
+	s, done, err := g.takeTurn(ctx, ref)
+	if err == nil {
+		done()
+	}
+	return s, err
+}
+
 // Get returns the record of a sandbox by id or name.
 func (g *registry) Get(ref string) (api.Sandbox, error) {
 	s, err := g.find(ref)

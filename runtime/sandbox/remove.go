@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -23,6 +24,47 @@ import (
 // maxBehind is how many sandboxes may be gone for everybody, and still have their mounts and cgroup. Who removes one
 // more waits, so that no more is there than what was allowed and these.
 const maxBehind = 16
+
+// backlog is what is removed that nobody sees any more.
+type backlog struct {
+	removals crew
+	counted  atomic.Int64  // of removals, those of sandboxes and of folders
+	behind   chan struct{} // a token of each sandbox whose mounts and cgroup are being removed: see forget
+	folders  chan struct{} // and of each folder
+}
+
+func newBacklog() backlog {
+	return backlog{behind: make(chan struct{}, maxBehind), folders: make(chan struct{}, 2)}
+}
+
+// begin counts a removal until done is called.
+func (b *backlog) begin() {
+	b.removals.Add()
+	b.counted.Add(1)
+}
+
+func (b *backlog) done() {
+	b.counted.Add(-1)
+	b.removals.Done()
+}
+
+// afterwards removes a folder in the background, beside one other.
+func (b *backlog) afterwards(remove func()) {
+	b.begin()
+	go func() {
+		defer b.done()
+		b.folders <- struct{}{}
+		defer func() { <-b.folders }()
+		remove()
+	}()
+}
+
+// Removing counts the removals that go on behind their replies.
+func (b *backlog) Removing() int { return int(b.counted.Load()) }
+
+// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes,
+// and wait for owners who have long had their reply.
+func (b *backlog) Settle(ctx context.Context) { b.removals.Wait(ctx) }
 
 // lease notes what has to be given back, once, before anybody hears that the sandbox is removed. What it returns
 // belongs to the undo.
@@ -59,20 +101,6 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 		return m.Remove(ctx, s.id)
 	}
 	return res, nil
-}
-
-// findStarted is find, and waits for the end of a start that is under way: what is to end it comes after that. A
-// creation, which has not the turn, is its caller's to end.
-func (m *Manager) findStarted(ctx context.Context, ref string) (*Sandbox, error) {
-	s, err := m.find(ref)
-	if err != nil || s.state() != api.Creating {
-		return s, err
-	}
-	s, done, err := m.takeTurn(ctx, ref)
-	if err == nil {
-		done()
-	}
-	return s, err
 }
 
 // forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to
@@ -121,8 +149,7 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	s.mu.Unlock()
 	end := func() {
 		<-m.behind
-		m.backlog.Add(-1)
-		m.removals.Done()
+		m.done()
 	}
 	if later {
 		go func() {
@@ -182,25 +209,15 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	return nil
 }
 
-// Removing counts the removals that go on behind their replies.
-func (m *Manager) Removing() int { return int(m.backlog.Load()) }
-
-// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes,
-// and wait for owners who have long had their reply.
-func (m *Manager) Settle(ctx context.Context) {
-	m.removals.Wait(ctx)
-}
-
 // takeOut takes s out of the maps, and reports whether it was there. Its removal counts from then on.
 func (m *Manager) takeOut(s *Sandbox) bool {
-	m.leavePool(s)
+	leavePool(m.Pools, s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byID[s.id] != s {
 		return false
 	}
-	m.removals.Add()
-	m.backlog.Add(1)
+	m.begin()
 	m.registry.remove(s)
 	m.unscope(s)
 	return true
@@ -230,11 +247,7 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 	if err := s.deleteRecord(); err != nil {
 		return err
 	}
-	m.backlog.Add(1)
-	m.removals.Go(func() { // by forget, which counts as well
-		defer m.backlog.Add(-1)
-		m.removing <- struct{}{}
-		defer func() { <-m.removing }()
+	m.afterwards(func() { // by forget, which counts as well
 		if err := removeAll(s.dir); err != nil {
 			m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 		}

@@ -72,8 +72,8 @@ func (m *Manager) discard(ctx context.Context, id string) {
 // takeDown ends and unmounts what there is of a sandbox, by what its folder says.
 func (m *Manager) takeDown(ctx context.Context, id string) error {
 	dir := filepath.Join(m.cfg.Dir, id)
-	err := m.cfg.Launcher.Destroy(ctx, id)
-	return errors.Join(err, unmountAbout(m.cfg.Kernel, dir), m.Workspaces.Unmount(dir, maxMounts), unmountOwn(m.cfg.Kernel, dir))
+	return errors.Join(m.cfg.Launcher.Destroy(ctx, id), unmountAbout(m.cfg.Kernel, dir),
+		m.Workspaces.Unmount(dir, maxMounts), unmountOwn(m.cfg.Kernel, dir))
 }
 
 // maxMounts is more than a spec may have.

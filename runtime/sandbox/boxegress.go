@@ -62,9 +62,8 @@ func (b egressBox) Change() (done func()) {
 }
 
 func (b egressBox) Note(p api.NetPolicy) error {
-	b.s.mu.Lock()
-	b.s.record.Network = api.SandboxNetwork{NetPolicy: p, Enforcement: b.m.cfg.Host.enforcement(p, b.s.net)}
-	b.s.mu.Unlock()
+	network := api.SandboxNetwork{NetPolicy: p, Enforcement: b.m.cfg.Host.enforcement(p, b.s.net)}
+	b.s.note(func(r *api.Sandbox) { r.Network = network })
 	return b.s.save()
 }
 

@@ -91,9 +91,7 @@ func (b meterBox) Raise(next api.Limits) error {
 }
 
 func (b meterBox) SetMissing(missing []api.Unenforced) {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	b.s.record.Unenforced = missing
+	b.s.note(func(r *api.Sandbox) { r.Unenforced = missing })
 }
 
 func (b meterBox) Tell(ctx context.Context) {

@@ -42,11 +42,7 @@ func (b pauseBox) EndWorkers()                              { b.m.Files.End(&b.s
 func (b pauseBox) Descendants() ([]int, bool)               { return procs.Descendants(b.s.Record().PID) }
 func (b pauseBox) IDs() []int                               { return procs.IDs(b.s.Record().PID) }
 
-func (b pauseBox) SetPause(p *api.Pause) {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	b.s.record.Paused = p
-}
+func (b pauseBox) SetPause(p *api.Pause) { b.s.note(func(r *api.Sandbox) { r.Paused = p }) }
 
 func (b pauseBox) NoteReclaimed(bytes int64) bool {
 	b.s.mu.Lock()

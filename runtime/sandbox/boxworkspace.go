@@ -72,7 +72,7 @@ type workspaceCreation struct{ f *creation }
 func (c workspaceCreation) Undo(back func() error)      { c.f.undo.Add(back) }
 func (c workspaceCreation) Lease(giveBack func() error) { c.f.undo.Add(c.f.s.lease(giveBack)) }
 
-func (c workspaceCreation) Tell(text string) { c.f.s.record.Note = withNote(c.f.s.record.Note, text) }
+func (c workspaceCreation) Tell(text string) { c.f.s.addNote(text) }
 
 func (c workspaceCreation) Copy(from, to string) error {
 	_, err := c.f.m.Keep.Copy(context.Background(), from, to)
@@ -81,12 +81,14 @@ func (c workspaceCreation) Copy(from, to string) error {
 
 func (c workspaceCreation) DiskError(op string, err error) error { return diskError(op, err) }
 
-// withNote is a record's note with a sentence more.
-func withNote(was, note string) string {
-	if was != "" {
-		return was + "; " + note
-	}
-	return note
+// addNote adds a sentence to the note of the record.
+func (s *Sandbox) addNote(text string) {
+	s.note(func(r *api.Sandbox) {
+		if r.Note != "" {
+			text = r.Note + "; " + text
+		}
+		r.Note = text
+	})
 }
 
 // mounts attaches the workspace and the other host folders below the sandbox's
@@ -149,12 +151,9 @@ func (f *creation) makeVolumes(ctx context.Context) {
 	m, s := f.m, f.s
 	note := workspace.ImageVolumes(ctx, s.root.Config.Volumes, s.dir, &s.spec,
 		func(ctx context.Context, at string) error { return m.Files.MakeFolderIn(ctx, filesBox{m, s}, at) })
-	if note == "" {
-		return
+	if note != "" {
+		s.addNote(note)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.Note = withNote(s.record.Note, note)
 }
 
 // moves is what PID 1 moves in the sandbox's overlays.

@@ -411,7 +411,7 @@ const guestTimeout = 30 * time.Second
 func (f *creation) save(context.Context) error {
 	if ttl := f.s.spec.TTLS; ttl > 0 && !f.s.waits() { // a pull does not count, nor does waiting
 		until := time.Now().Add(seconds(ttl)).UTC().Truncate(time.Millisecond)
-		f.s.record.Expires = &until
+		f.s.note(func(r *api.Sandbox) { r.Expires = &until })
 	}
 	err := f.s.save()
 	if err == nil && f.s.waits() {

@@ -81,8 +81,8 @@ func (f *creation) isolated(iso api.Isolation, label labels) error {
 	if err := f.addAsked(&iso); err != nil {
 		return err
 	}
-	f.s.record.Isolation = iso
-	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
+	enforcement := f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
+	f.s.note(func(r *api.Sandbox) { r.Isolation, r.Network.Enforcement = iso, enforcement })
 	return nil
 }
 

@@ -137,11 +137,14 @@ func (s *Sandbox) Record() api.Sandbox {
 	return s.record
 }
 
-func (s *Sandbox) setPID(pid int) {
+// note changes the record. Its creation, which alone does until it is admitted, may read it without mu.
+func (s *Sandbox) note(change func(r *api.Sandbox)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.PID = pid
+	change(&s.record)
 }
+
+func (s *Sandbox) setPID(pid int) { s.note(func(r *api.Sandbox) { r.PID = pid }) }
 
 // isPID1 says whether pid may be its PID 1, that is not the one before that could not be claimed.
 func (s *Sandbox) isPID1(pid int) bool {
@@ -157,11 +160,7 @@ func (s *Sandbox) limits() api.Limits {
 	return s.record.Limits
 }
 
-func (s *Sandbox) setLimits(l api.Limits) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.Limits = l
-}
+func (s *Sandbox) setLimits(l api.Limits) { s.note(func(r *api.Sandbox) { r.Limits = l }) }
 
 // specNow is a copy of the spec.
 func (s *Sandbox) specNow() api.Spec {

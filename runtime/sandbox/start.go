@@ -38,11 +38,12 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		f.described(root)
 		return nil
 	}
-	r := &f.s.record
-	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.Record.Image, o.Record.Digest, o.Record.Note, o.Record.Entry,
-		o.Record.Command
-	r.Workdir, r.User = o.Record.Workdir, o.Record.User
-	r.StopSignal = orElse(f.req.Spec.StopSignal, o.Record.StopSignal)
+	was := &o.Record
+	f.s.note(func(r *api.Sandbox) {
+		r.Image, r.Digest, r.Note, r.Entry, r.Command = was.Image, was.Digest, was.Note, was.Entry, was.Command
+		r.Workdir, r.User = was.Workdir, was.User
+		r.StopSignal = orElse(f.req.Spec.StopSignal, was.StopSignal)
+	})
 	return nil
 }
 

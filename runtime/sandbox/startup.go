@@ -70,9 +70,7 @@ func (w *wait) start(ctx context.Context, c *api.TemplateStart) error {
 	if err != nil {
 		return fmt.Errorf("start the command of template %s: %w", w.s.templated.Name, err)
 	}
-	w.s.mu.Lock()
-	w.s.record.Start = res.Exec
-	w.s.mu.Unlock()
+	w.s.note(func(r *api.Sandbox) { r.Start = res.Exec })
 	w.started, err = w.m.Execs.Find(res.Exec)
 	return err
 }

@@ -149,7 +149,7 @@ func (a *adoption) enforce(context.Context) (err error) {
 		return err
 	}
 	a.own.Add(s.enforced.Close)
-	s.record.Network.Enforcement = a.m.cfg.Host.enforcement(s.record.Network.NetPolicy, s.net)
+	s.record.Network.Enforcement = a.m.cfg.Host.Enforcement(s.record.Network.NetPolicy, s.net)
 	return a.m.Egress.Adopt(egressBox{a.m, s})
 }
 

@@ -62,7 +62,7 @@ func (b egressBox) Change() (done func()) {
 }
 
 func (b egressBox) Note(p api.NetPolicy) error {
-	network := api.SandboxNetwork{NetPolicy: p, Enforcement: b.m.cfg.Host.enforcement(p, b.s.net)}
+	network := api.SandboxNetwork{NetPolicy: p, Enforcement: b.m.cfg.Host.Enforcement(p, b.s.net)}
 	b.s.note(func(r *api.Sandbox) { r.Network = network })
 	return b.s.save()
 }

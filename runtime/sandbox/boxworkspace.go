@@ -206,7 +206,7 @@ func (f *creation) initArg() string {
 	} else if f.moves || overlays(&f.req.Spec) {
 		args = append(args, guestapi.ArgMoves)
 	}
-	if f.m.cfg.Host.emulatesIDs(f.req.Spec.IDs) {
+	if f.m.cfg.Host.EmulatesIDs(f.req.Spec.IDs) {
 		args = append(args, guestapi.ArgIDs)
 	}
 	return strings.Join(args, guestapi.ArgAnd)

@@ -132,16 +132,16 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 			return api.Sandbox{}, err
 		}
 	}
-	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
+	if err := m.cfg.Host.CheckLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.cfg.Host.checkIDs(req.Spec.IDs); err != nil {
+	if err := m.cfg.Host.CheckIDs(req.Spec.IDs); err != nil {
 		return api.Sandbox{}, err
 	}
 	if err := m.cfg.Host.guards().Settle(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
+	if err := m.cfg.Host.CheckAppArmor(req.Spec.AppArmor); err != nil {
 		return api.Sandbox{}, err
 	}
 	start := time.Now()
@@ -396,7 +396,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock),
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.LandlockOf(f.req.Spec.Landlock),
 		f.guest()); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")

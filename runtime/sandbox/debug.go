@@ -41,7 +41,7 @@ func (f *creation) detail(step string) string {
 	case "launch":
 		return fmt.Sprintf("PID 1 is %d of the host's; seccomp profile %s", r.PID, r.Seccomp)
 	case "enforce":
-		if w := h.ebpfWall(); w.Status != "yes" {
+		if w := h.EBPFWall(); w.Status != "yes" {
 			return "eBPF off: " + w.Detail
 		}
 		return "the policy is in the kernel (eBPF)"

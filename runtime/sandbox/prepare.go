@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/isolation"
 	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -52,7 +53,7 @@ type prepared struct {
 	lower []workspace.ID // its layers; nobody holds them, so that an image can be removed meanwhile
 	disk  *meter.Disk    // measured
 	walls api.Isolation  // what was read back of PID 1, which is what it was
-	labels
+	label isolation.Labels
 }
 
 // Prepare claims g for w ahead. Whatever fails, g has ended.
@@ -81,8 +82,8 @@ func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, w aheadKey
 		(*creation).swapRoot,
 		(*creation).rehearse,
 		func(f *creation, _ context.Context) (err error) {
-			d.walls, err = wallsOf(m.cfg.Kernel.Proc(g.pid), &m.cfg.Host, api.SeccompDefault)
-			d.labels = labelsOf(m.cfg.Kernel.Proc(g.pid))
+			d.walls, err = isolation.Walls(m.cfg.Kernel.Proc(g.pid), &m.cfg.Host.Host, api.SeccompDefault)
+			d.label = isolation.LabelsOf(m.cfg.Kernel.Proc(g.pid))
 			return err
 		},
 		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },
@@ -224,8 +225,8 @@ func (f *creation) takePrepared(context.Context) error {
 // readPrepared takes what was read of PID 1 when it was prepared, and reads the rest.
 func (f *creation) readPrepared(context.Context) error {
 	walls := f.claimed.prepared.walls
-	if err := addNetwork(&walls, f.proc(), f.netns, f.s.net); err != nil {
+	if err := isolation.AddNetwork(&walls, f.proc(), f.netns, f.s.net); err != nil {
 		return err
 	}
-	return f.isolated(walls, f.claimed.prepared.labels)
+	return f.isolated(walls, f.claimed.prepared.label)
 }

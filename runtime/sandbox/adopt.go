@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
@@ -72,8 +73,8 @@ func (m *Manager) discard(ctx context.Context, id string) {
 // takeDown ends and unmounts what there is of a sandbox, by what its folder says.
 func (m *Manager) takeDown(ctx context.Context, id string) error {
 	dir := filepath.Join(m.cfg.Dir, id)
-	return errors.Join(m.cfg.Launcher.Destroy(ctx, id), unmountAbout(m.cfg.Kernel, dir),
-		m.Workspaces.Unmount(dir, maxMounts), unmountOwn(m.cfg.Kernel, dir))
+	return errors.Join(m.cfg.Launcher.Destroy(ctx, id), unmountOld(m.cfg.Kernel, dir, about.Folder),
+		m.Workspaces.Unmount(dir, maxMounts), unmountOld(m.cfg.Kernel, dir, "fs"))
 }
 
 // maxMounts is more than a spec may have.
@@ -93,9 +94,9 @@ func (m *Manager) sweepFolders(ctx context.Context, known map[string]bool) error
 	return nil
 }
 
-// unmountOwn unmounts the file system of a sandbox's own, where it has one.
-func unmountOwn(k Kernel, dir string) error {
-	if err := unmount(k, filepath.Join(dir, "fs")); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+// unmountOld unmounts what a hutchd before has mounted below a sandbox's folder, unless it was killed before that.
+func unmountOld(k Kernel, dir, name string) error {
+	if err := unmount(k, filepath.Join(dir, name)); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -233,9 +234,9 @@ func (a *adoption) undo() func() error {
 	lease(m.Workspaces.HoldVolumes(workspaceBox{m, s}))
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { s.meter.FreeProject(); return nil })
-	undo.Add(func() error { return unmountOwn(m.cfg.Kernel, s.dir) })
+	undo.Add(func() error { return unmountOld(m.cfg.Kernel, s.dir, "fs") })
 	undo.Add(func() error {
-		return errors.Join(unmountAbout(m.cfg.Kernel, s.dir),
+		return errors.Join(unmountOld(m.cfg.Kernel, s.dir, about.Folder),
 			m.Workspaces.Unmount(s.dir, 2+len(workspace.Of(&s.spec))))
 	})
 	if s.net != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/guard"
@@ -96,7 +97,7 @@ func (b egressBox) ReadOnly() (list []refusals.ReadOnly) {
 				How: "use an image instead of host, whose files are the sandbox's"})
 		}
 	}
-	for _, p := range []string{aboutTarget, "/proc", "/sys"} {
+	for _, p := range []string{about.Target, "/proc", "/sys"} {
 		list = append(list, refusals.ReadOnly{Target: p, Rule: p + " read-only",
 			Why: p + " tells the sandbox something, and takes nothing"})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -275,7 +276,7 @@ func (f *creation) build(context.Context) error {
 		PtsDir:   filepath.Join(f.s.dir, "pts"),
 		Binds:    append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...),
 		UIDs:     h.UIDs, GIDs: h.GIDs,
-		Sys:        filepath.Join(f.s.dir, aboutFolder, sysFolder),
+		Sys:        about.Sys(f.s.dir),
 		NoFileHard: h.NoFileHard,
 		AppArmor:   h.AppArmor,
 		ShmBytes:   f.s.meter.ShmBytes(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -101,8 +102,8 @@ func (h aheadHost) Launch(ctx context.Context, of int) (_ *generic, err error) {
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.
 func foldersOfGeneric(dir string) error {
-	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", aboutFolder, base, base + "/lower", base + "/upper",
-		base + "/work"} {
+	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", about.Folder, base, base + "/lower",
+		base + "/upper", base + "/work"} {
 		mode := os.FileMode(0o700)
 		if sub == "root" || sub == "pts" {
 			mode = 0o755
@@ -207,7 +208,7 @@ func (f *creation) startOver(ctx context.Context) error {
 	for _, dir := range []string{"fs/upper", "fs/work"} {
 		err = errors.Join(err, removeAll(filepath.Join(f.s.dir, dir)))
 	}
-	for _, again := range []func() error{f.rootFolders, f.mountAbout, func() error { return f.m.tellNew(f.s) }} {
+	for _, again := range []func() error{f.rootFolders, f.mountAbout, func() error { return f.takeAbout(ctx) }} {
 		if err == nil {
 			err = again()
 		}

@@ -198,9 +198,6 @@ func (f *creation) takeFolders(context.Context) error {
 	return nil
 }
 
-// takeAbout tells a prepared sandbox what it may do, in what it has of that.
-func (f *creation) takeAbout(context.Context) error { return f.m.tellNew(f.s) }
-
 // takePrepared makes f's sandbox the one that was prepared for it.
 func (f *creation) takePrepared(context.Context) error {
 	start := time.Now()

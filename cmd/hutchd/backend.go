@@ -27,7 +27,7 @@ func (d *daemon) info(context.Context, api.Empty) (api.Info, error) {
 		Counts: api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ahead.Ready(),
 			Removing: d.manager.Removing()},
 		Paths: d.cfg.Paths,
-		Exec:  s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
+		Exec:  s.Exec, Defaults: d.manager.Meters.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
 		Mode: d.modes.Settings().Mode, HostExecution: d.modes.Settings().Host,
 	}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
 
 // Commit makes an image while the sandbox stands still; it leases the layers below.
@@ -15,7 +15,7 @@ func (b imageBackend) Commit(ctx context.Context, p api.CommitParams, progress f
 	err error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
-	err = b.d.manager.StandStill(ctx, p.Sandbox, func(w sandbox.Written) error {
+	err = b.d.manager.Keep.StandStill(ctx, p.Sandbox, func(w keep.Written) error {
 		img, stats, err := b.d.store.Commit(ctx, p.Ref, images.CommitOptions{
 			Folders: w.Folders, Pack: unpack.PackOptions{Omit: w.Own, Plain: w.Plain},
 			Base:   images.Base{Ref: w.Root.Ref, Config: storeConfig(w.Root.Config), Lower: w.Root.Lower},

@@ -18,6 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/isolation"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/spec"
@@ -158,14 +159,14 @@ func (d *daemon) measureHost() error {
 	// Connections may not take the fds that sandboxes and execs need.
 	d.connected.most = int(min(1024, nofile.Max/4))
 	d.host = sandbox.Host{
-		UIDs: uids, GIDs: gids, UserMap: "range",
+		UIDs: uids, GIDs: gids,
+		Host: isolation.Host{UserMap: "range", CgroupMode: "none", CgroupReason: "no cgroups"},
 		// fds in flight are counted per kernel uid, which sandboxes share with
 		// hutchd: a sandbox must reach its limit long before hutchd reaches its own.
 		NoFileHard:  min(65536, nofile.Max/4),
 		NProc:       min(maxProcesses, nproc.Max),
 		MemoryBytes: totalMemory(),
-		CgroupMode:  "none", CgroupReason: "no cgroups",
-		Forbidden: d.cfg.Forbidden, FoldersMapped: d.cfg.IDBase >= api.FirstIDBase,
+		Forbidden:   d.cfg.Forbidden, FoldersMapped: d.cfg.IDBase >= api.FirstIDBase,
 	}
 	findCPUs(&d.host)
 	d.host.LandlockABI, d.host.LandlockReason = landlock()
@@ -178,7 +179,7 @@ func (d *daemon) measureHost() error {
 	if t := d.cfg.Cgroups; t != nil {
 		d.host.CgroupMode, d.host.CgroupPath, d.host.CgroupV2 = string(t.Mode), t.Path, t.V2Mount
 		d.host.CgroupMount = t.Mounts[""]
-		d.host.EBPF = sandbox.EBPF(d.cfg.EBPF)
+		d.host.EBPF = isolation.EBPF(d.cfg.EBPF)
 		d.host.Controllers, d.host.CgroupReason, d.host.CgroupRemedy = t.Controllers, t.Reason, t.Remedy
 	}
 	return nil

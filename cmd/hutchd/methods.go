@@ -99,8 +99,8 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 	server.HandleCall(m, api.CallSandboxClaim, by(g.Claim))
 	server.Handle(m, api.CallSandboxKill, named(g.Kill))
 	server.Handle(m, api.CallSandboxRemove, named(g.Remove))
-	server.Handle(m, api.CallSandboxPause, named(g.Pause))
-	server.Handle(m, api.CallSandboxResume, named(g.Resume))
+	server.Handle(m, api.CallSandboxPause, named(g.Pauses.Pause))
+	server.Handle(m, api.CallSandboxResume, named(g.Pauses.Resume))
 	server.Handle(m, api.CallSandboxUpdate, g.Meters.Update)
 	server.Handle(m, api.CallSandboxStats, known(g.Meters.Stats))
 	server.Handle(m, api.CallSandboxProcs, known(g.Meters.Processes))
@@ -108,9 +108,9 @@ func (d *daemon) sandboxMethods(m *server.Methods) {
 	server.HandleCall(m, api.CallSandboxStart, kept(g.Keep.Start))
 	server.HandleCall(m, api.CallSandboxFork, kept(g.Keep.Fork))
 
-	server.Handle(m, api.CallScopeList, g.Scopes)
-	server.HandleCall(m, api.CallScopeReset, by(g.ResetScope))
-	server.HandleCall(m, api.CallScopeEnd, by(g.EndScope))
+	server.Handle(m, api.CallScopeList, g.Scopes.List)
+	server.HandleCall(m, api.CallScopeReset, by(g.Scopes.Reset))
+	server.HandleCall(m, api.CallScopeEnd, by(g.Scopes.End))
 
 	server.HandleCall(m, api.CallPoolCreate, func(ctx context.Context, c *server.Call,
 		p api.PoolCreateParams) (api.Pool, error) {
@@ -226,7 +226,7 @@ func (d *daemon) networkMethods(m *server.Methods) {
 	g := d.manager
 	server.Handle(m, api.CallNetworkGet, known(d.network))
 	server.Handle(m, api.CallNetworkUpdate, func(ctx context.Context, p api.NetUpdateParams) (api.Network, error) {
-		if err := g.UpdateNetwork(ctx, p); err != nil {
+		if err := g.Egress.Update(ctx, p); err != nil {
 			return api.Network{}, err
 		}
 		return d.network(p.Sandbox)

@@ -14,7 +14,7 @@ func (d *daemon) openApprovals() (err error) {
 	d.approvals, err = ask.Open(ask.Config{
 		File: filepath.Join(d.cfg.Data, "always.json"), Events: d.events, Audit: d.audit, Logger: d.log,
 		Allow: func(ctx context.Context, sandbox string, add api.NetLists) error {
-			return d.manager.UpdateNetwork(ctx, api.NetUpdateParams{Sandbox: sandbox, Add: &add})
+			return d.manager.Egress.Update(ctx, api.NetUpdateParams{Sandbox: sandbox, Add: &add})
 		},
 	})
 	return err
@@ -35,7 +35,7 @@ func (d *daemon) askAbout(ctx context.Context, sandbox string, e api.AskEvent) n
 
 // network says what a sandbox may reach, and what it has learned.
 func (d *daemon) network(ref string) (api.Network, error) {
-	n, wanted, err := d.manager.Network(ref)
+	n, wanted, err := d.manager.Egress.Get(ref)
 	if err == nil && n.Network.Mode == api.NetLearn {
 		learned := netfilter.Learn(n.Network, wanted)
 		n.Learned = &learned

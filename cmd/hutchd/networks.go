@@ -119,8 +119,8 @@ func network(n *netfilter.Network, err error) (sandbox.Network, error) {
 func (d *daemon) openNetworks(held map[string]*os.File) networks {
 	cfg := netfilter.Config{
 		Way:    netfilter.Way(os.Getenv(envWay)),
-		Denied: func(id string, denied api.DeniedEvent) { d.manager.Denied(id, denied) },
-		Failed: func(id string, f api.FailedEvent) { d.manager.Failed(id, f) },
+		Denied: func(id string, denied api.DeniedEvent) { d.manager.Refusals.Denied(id, denied) },
+		Failed: func(id string, f api.FailedEvent) { d.manager.Refusals.Failed(id, f) },
 		Outside: func(u *url.URL) *url.URL {
 			to, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 			if err != nil {
@@ -128,9 +128,9 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 			}
 			return to
 		},
-		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Passed(id, t, rule) },
+		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Refusals.Passed(id, t, rule) },
 		Ask:    d.askAbout,
-		Wanted: func(id string) func() error { return d.manager.Wake(id) },
+		Wanted: func(id string) func() error { return d.manager.Pauses.Wake(id) },
 		Ours:   func(port uint16) bool { return listen.Claimed(d.cfg.Paths.Runtime, port) },
 		Keep:   d.launcher.Keep, Unkeep: d.launcher.Unkeep, Logger: d.log,
 	}

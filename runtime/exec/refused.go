@@ -13,10 +13,6 @@ import (
 
 // What commands were refused, and whose it was: by the network, and by the kernel, which PID 1 tells.
 
-// Failed is the kind of a denial that is none: a connection that is allowed and has failed. Where a result is made they
-// part: it is counted, bounded and attributed as what is refused.
-const Failed = "failed"
-
 // runOrStart are those that run, or may run already; Set.mu is held.
 func (set *Set) runOrStart() []*Exec {
 	return slices.AppendSeq(slices.Collect(maps.Values(set.running)), maps.Keys(set.starting))
@@ -87,10 +83,10 @@ func (r *Exec) TakeRefused() []api.Denial {
 func (t *Table) TakeRefused(exec string, over bool) (refused []api.Denial, failed []api.Failure) {
 	r, err := t.Find(exec)
 	if err != nil {
-		return Part(nil)
+		return refusals.Part(nil)
 	}
 	r.LookWhy(over)
-	return Part(r.TakeRefused())
+	return refusals.Part(r.TakeRefused())
 }
 
 // BeginRefused says that an exec that goes on does something new: what was refused between two such things is of
@@ -105,22 +101,6 @@ func (t *Table) BeginRefused(exec string) {
 func (r *Exec) BeginWork() {
 	r.TakeRefused()
 	r.beginLook()
-}
-
-// Part parts what was refused from what has failed. The former is never nil.
-func Part(all []api.Denial) (refused []api.Denial, failed []api.Failure) {
-	refused = []api.Denial{}
-	for _, d := range all {
-		if d.Kind != Failed {
-			refused = append(refused, d)
-			continue
-		}
-		failed = append(failed, api.Failure{
-			Target: d.Target, Why: d.Why, Hint: d.HowToAllow, NetTarget: d.NetTarget, Exec: d.Exec, Errno: d.Errno,
-			Count: d.Count, Time: d.Time,
-		})
-	}
-	return refused, failed
 }
 
 // look is how far one has looked at what is told only behind a command that failed. What came before is of others.

@@ -115,13 +115,13 @@ func TestAttributeFlood(t *testing.T) {
 		m.Attribute(s, denied(fmt.Sprint(i)), 0)
 	}
 	failed := denied("down")
-	failed.Kind = Failed
+	failed.Kind = refusals.Failed
 	all := r.TakeRefused()
 	if len(all) != refusals.MaxOfExec || all[0].Count != 500 {
 		t.Errorf("%d are kept, the first %+v", len(all), all[0])
 	}
 	m.Attribute(s, failed, 0)
-	refused, failures := Part(r.TakeRefused())
+	refused, failures := refusals.Part(r.TakeRefused())
 	if len(refused) != 0 || refused == nil || len(failures) != 1 || failures[0].Exec != r.id {
 		t.Errorf("%+v, %+v", refused, failures)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // result is exec.run's and exec.wait's result of an exec that has ended, with at
@@ -57,7 +58,7 @@ func (r *Exec) Outcome() api.ExecResult {
 		res.Signal = unix.SignalName(ws.Signal())
 	}
 	res.Limit = r.met
-	res.Denials, res.Failures = Part(r.denials)
+	res.Denials, res.Failures = refusals.Part(r.denials)
 	res.Unguarded = r.unguarded
 	argv := append(slices.Clone(r.params.Argv), r.params.Command)
 	res.Hint = cmp.Or(r.s.Hint(res.ExitCode, argv...), r.why)

@@ -9,6 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/excerpt"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // tellStarted tells that a command runs.
@@ -37,7 +38,7 @@ func (r *Exec) tellExited() {
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
 		detail := ""
-		limits := func(d api.Denial) bool { return !d.Watched() && d.Kind != Failed }
+		limits := func(d api.Denial) bool { return !d.Watched() && d.Kind != refusals.Failed }
 		if i := slices.IndexFunc(r.denials, limits); i >= 0 {
 			detail = r.denials[i].Why
 		}

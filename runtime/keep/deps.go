@@ -145,6 +145,8 @@ type Config struct {
 	Dir       string // this daemon's folder of sandboxes: <state>/daemons/<daemon>/sandboxes
 	// Kept are the names in a sandbox's folder of what a stop keeps, beside its files and the mark.
 	Kept []string
+	// Own are the files in a root's upper folder that the daemon has made.
+	Own []string
 	// DiskError makes an error of the state folder one that says what to do.
 	DiskError func(op string, err error) error
 }

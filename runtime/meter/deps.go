@@ -40,12 +40,17 @@ type Config struct {
 
 // Host is the machine.
 type Host struct {
-	CPUs        int   // that there are: the highest online, and one
-	Allowed     []int // of these, what sandboxes may use, in order
-	Possible    []int // that there could be, in order
-	MemoryBytes int64 // that there is
-	// HoldsMemory says that cgroups have limits of memory here.
-	HoldsMemory bool
+	CPUs        int    // that there are: the highest online, and one
+	Allowed     []int  // of these, what sandboxes may use, in order
+	Possible    []int  // that there could be, in order
+	MemoryBytes int64  // that there is
+	Dir         string // that sandboxes write below
+	Disk        string // number of its disk; "" when it is on none
+	// Controllers are those that cgroups have here, and CgroupMode is "v2", "v1" or "none". CgroupReason says why there
+	// are none.
+	Controllers                            []string
+	CgroupMode, CgroupReason, CgroupRemedy string
+	Hard                                   exec.HardLimits // that no command can go above
 }
 
 // Sandboxes are those of the daemon.
@@ -54,9 +59,8 @@ type Sandboxes interface {
 	Living(ref string) (t *Meter, pid1 int, err error)
 	// All are the meters of all that are listed.
 	All() []*Meter
-	// Grant tells limits that this host can enforce from those that it cannot, which it refuses unless bestEffort is
-	// set. It refuses what nobody can have here.
-	Grant(asked *api.Limits, bestEffort bool) (granted api.Limits, missing []api.Unenforced, err error)
+	// Settings are the limits of sandboxes that ask for none, and the longest timeout that a command may have.
+	Settings() (defaults api.Limits, maxTimeoutS float64)
 }
 
 // Sandbox is one that is metered. Its methods may be called from any goroutine.
@@ -106,8 +110,8 @@ type Limits interface {
 	// them without asking.
 	Raise(next api.Limits) error
 	Set(l api.Limits)
-	// Missing notes what of those that were asked for this host cannot enforce, in the place of what was said of them.
-	Missing(asked *api.Limits, missing []api.Unenforced)
+	// SetMissing notes what of those that were asked for this host cannot enforce.
+	SetMissing(missing []api.Unenforced)
 	// Tell writes what the sandbox may do now where it looks for that, and to the audit log.
 	Tell(ctx context.Context)
 	// Save writes the record, for the next hutchd. Extend gives it so many seconds to live as well, 0 for no end.

@@ -48,7 +48,7 @@ func (t *Meter) Started() {
 
 // watchMemory looks until the sandbox has ended.
 func (t *Meter) watchMemory() {
-	if group, _ := t.of.Cgroup(); !t.limits().BestEffort || group != "" && t.all.cfg.Host.HoldsMemory {
+	if group, _ := t.of.Cgroup(); !t.limits().BestEffort || group != "" && slices.Contains(t.all.cfg.Host.Controllers, "memory") {
 		return
 	}
 	t.all.cfg.Background.Go(func() {

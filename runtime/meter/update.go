@@ -34,11 +34,14 @@ func (t *Meter) change(ctx context.Context, l *api.Limits) error {
 	if err := checkChange(l); err != nil {
 		return err
 	}
-	granted, missing, err := t.all.cfg.Sandboxes.Grant(l, old.BestEffort)
+	if err := t.all.checkHost(l); err != nil {
+		return err
+	}
+	g, err := t.all.grant(l, old.BestEffort)
 	if err != nil {
 		return err
 	}
-	next := Overlay(old, granted)
+	granted, next := g.Limits, Overlay(old, g.Limits)
 	if err := next.Validate("limits"); err != nil {
 		return err
 	}
@@ -60,7 +63,7 @@ func (t *Meter) change(ctx context.Context, l *api.Limits) error {
 			return errors.Join(refusedByKernel(err), t.all.cfg.Cgroups.Limit(path, lifted(group, old)), back())
 		}
 	}
-	t.of.Missing(l, missing)
+	t.of.SetMissing(regranted(t.of.Record().Unenforced, l, g.Missing))
 	t.Started()
 	t.moveCPUs(cpus)
 	t.of.Tell(ctx)

@@ -24,9 +24,7 @@ func TestUpdate(t *testing.T) {
 		"shm":         {nil, api.Limits{ShmBytes: 1 << 20}, api.InvalidArgument, nil},
 		"best effort": {nil, api.Limits{BestEffort: true}, api.InvalidArgument, nil},
 		"not here": {func(w *world, _ *box) {
-			w.grant = func(*api.Limits) (l api.Limits, missing []api.Unenforced, err error) {
-				return l, nil, api.Errorf(api.Unavailable, "not here")
-			}
+			w.meters.cfg.Host.Controllers = nil
 		}, api.Limits{PIDs: 7}, api.Unavailable, nil},
 		"quota": {func(_ *world, b *box) { b.quota = api.Errorf(api.ResourceExhausted, "quota") },
 			api.Limits{CPUs: 2}, api.ResourceExhausted, nil},
@@ -69,9 +67,7 @@ func TestUpdate(t *testing.T) {
 func TestUpdateMissing(t *testing.T) {
 	w := newWorld(t)
 	b := w.box()
-	w.grant = func(*api.Limits) (api.Limits, []api.Unenforced, error) {
-		return api.Limits{}, []api.Unenforced{{Limit: "pids", Value: 7}}, nil
-	}
+	b.rec.Limits.BestEffort, w.meters.cfg.Host.Controllers = true, nil
 	ttl := 60.0
 	_, err := w.meters.Update(t.Context(), api.UpdateParams{Sandbox: b.rec.ID, Limits: api.Limits{PIDs: 7}, TTLS: &ttl})
 	if err != nil || len(b.rec.Unenforced) != 1 || !slices.Equal(b.ttl, []float64{60}) || b.saved > 0 {

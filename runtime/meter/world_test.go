@@ -28,7 +28,6 @@ type world struct {
 	dir    string
 	cfg    Config
 	boxes  []*box
-	grant  func(l *api.Limits) (api.Limits, []api.Unenforced, error) // nil grants all
 	group  sync.WaitGroup
 
 	mu                         sync.Mutex // guards what follows
@@ -47,8 +46,10 @@ func newWorld(t *testing.T, change ...func(w *world)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), fails: map[string]error{}}
 	w.cfg = Config{Sandboxes: w, Kernel: w, Cgroups: groups{w}, Background: &w.group,
-		Log:  slog.New(slog.DiscardHandler),
-		Host: Host{CPUs: 4, Allowed: []int{0, 1, 2, 3}, Possible: []int{0, 1, 2, 3}, MemoryBytes: 8 << 30}}
+		Log: slog.New(slog.DiscardHandler),
+		Host: Host{CPUs: 4, Allowed: []int{0, 1, 2, 3}, Possible: []int{0, 1, 2, 3}, MemoryBytes: 8 << 30,
+			Dir: w.dir, Disk: "8:0", CgroupMode: "v2", Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"},
+			Hard: exec.HardLimits{NoFile: 4096, NProc: 1000}}}
 	for _, f := range change {
 		f(w)
 	}
@@ -117,11 +118,8 @@ func (w *world) All() (all []*Meter) {
 	return all
 }
 
-func (w *world) Grant(l *api.Limits, _ bool) (api.Limits, []api.Unenforced, error) {
-	if w.grant != nil {
-		return w.grant(l)
-	}
-	return *l, nil, nil
+func (w *world) Settings() (api.Limits, float64) {
+	return api.Limits{CPUs: 8, MemoryBytes: 1 << 30, PIDs: 50}, 1000
 }
 
 // Tmpfs is a folder of the same file system.
@@ -264,7 +262,7 @@ func (b *box) Set(l api.Limits) {
 	b.rec.Limits = l
 }
 
-func (b *box) Missing(_ *api.Limits, missing []api.Unenforced) {
+func (b *box) SetMissing(missing []api.Unenforced) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rec.Unenforced = missing

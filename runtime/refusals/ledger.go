@@ -1,5 +1,3 @@
-// Package refusals keeps what a sandbox was refused, within bounds: a sandbox decides how often that happens, and under
-// how many names.
 package refusals
 
 import (
@@ -10,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -38,6 +37,10 @@ func classOf(d *api.Denial) string {
 	}
 	return d.Kind
 }
+
+// Failed is the kind of a denial that is none: a connection that is allowed and has failed. Where a result is made they
+// part: it is counted, bounded and attributed as what is refused.
+const Failed = "failed"
 
 // Ledger is what a sandbox was refused, and in mode learn what it wanted. The zero value is empty. Its methods may be
 // called from any goroutine.
@@ -129,9 +132,9 @@ func (l *Ledger) Learn(t api.NetTarget) (fresh bool) {
 	return true
 }
 
-// Recall reads what a hutchd before has remembered. A line that a kill has cut is lost.
-func (l *Ledger) Recall(path string) error {
-	data, err := os.ReadFile(path)
+// Recall reads what a hutchd before has remembered in a sandbox's folder. A line that a kill has cut is lost.
+func (l *Ledger) Recall(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, Learned))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -224,4 +227,20 @@ func (l *Ledger) Wanted() []api.NetTarget {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.targets))
+}
+
+// Part parts what was refused from what has failed. The former is never nil.
+func Part(all []api.Denial) (refused []api.Denial, failed []api.Failure) {
+	refused = []api.Denial{}
+	for _, d := range all {
+		if d.Kind != Failed {
+			refused = append(refused, d)
+			continue
+		}
+		failed = append(failed, api.Failure{
+			Target: d.Target, Why: d.Why, Hint: d.HowToAllow, NetTarget: d.NetTarget, Exec: d.Exec, Errno: d.Errno,
+			Count: d.Count, Time: d.Time,
+		})
+	}
+	return refused, failed
 }

@@ -100,15 +100,15 @@ func TestApart(t *testing.T) {
 // TestLearn: each target once, up to a bound, and what a file of a hutchd before says; a line that was cut is lost.
 func TestLearn(t *testing.T) {
 	var l Ledger
-	name := filepath.Join(t.TempDir(), "wanted")
-	if err := l.Recall(name); err != nil || len(l.Wanted()) > 0 {
+	dir := t.TempDir()
+	if err := l.Recall(dir); err != nil || len(l.Wanted()) > 0 {
 		t.Errorf("of no file: %v, %v", l.Wanted(), err)
 	}
-	if err := os.WriteFile(name, []byte(`{"proto":"tcp","name":"a.test","port":1}`+"\n"+`{"name":"cu`),
-		0o600); err != nil {
+	lines := `{"proto":"tcp","name":"a.test","port":1}` + "\n" + `{"name":"cu`
+	if err := os.WriteFile(filepath.Join(dir, Learned), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Recall(name); err != nil || len(l.Wanted()) != 1 {
+	if err := l.Recall(dir); err != nil || len(l.Wanted()) != 1 {
 		t.Errorf("%v, %v", l.Wanted(), err)
 	}
 	if l.Learn(api.NetTarget{Name: "lookup.test"}) || !l.Learn(denial("b.test").NetTarget) ||

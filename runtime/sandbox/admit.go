@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/meter"
@@ -11,7 +12,7 @@ import (
 
 // reserve takes the id and the name, so that two creates never share one. The id is g's where that
 // is not nil.
-func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sandbox, error) {
+func (m *Manager) reserve(req *CreateRequest, limits meter.Granted, g *generic) (*Sandbox, error) {
 	id := newID("sb_")
 	if g != nil {
 		id = g.id
@@ -19,7 +20,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	s := m.newSandbox(api.Sandbox{
 		ID: id, Name: req.Spec.Name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
 		Image: req.Spec.Image, Scope: req.Spec.Scope, Undo: req.Spec.Undo, Labels: req.Spec.Labels,
-		Limits: limits.limits, Unenforced: limits.missing,
+		Limits: limits.Limits, Unenforced: limits.Missing,
 		Network:  api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
 		Seccomp:  api.SeccompProfile(orElse(string(req.Spec.Seccomp), string(api.SeccompDefault))),
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User, Pool: req.pool,
@@ -43,7 +44,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to sandbox %s", s.name, other.id).
 			WithField("name").WithHint("choose another name, or remove it: hutch rm %s", s.name)
 	}
-	if err := m.checkQuota(s.user, &limits.limits, nil, 1); err != nil {
+	if err := m.checkQuota(s.user, &limits.Limits, nil, 1); err != nil {
 		return nil, err
 	}
 	m.byID[id] = s
@@ -81,47 +82,19 @@ func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int)
 func (m *Manager) newSandbox(record api.Sandbox, sp api.Spec, user uint32) *Sandbox {
 	s := &Sandbox{
 		id: record.ID, name: record.Name, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, user: user,
-		record: record, nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(),
+		record: record, nproc: m.cfg.Host.NProc, gate: admission.NewGate(), turn: admission.NewTurn(),
 		execs: exec.NewSet(exec.ClockState{}), exited: make(chan struct{}),
 	}
 	s.meter = m.Meters.New(meterBox{m, s})
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
-	m.placeCgroup(s)
-	return s
-}
-
-// placeCgroup decides where the sandbox's cgroup is.
-func (m *Manager) placeCgroup(s *Sandbox) {
 	if h := &m.cfg.Host; h.CgroupPath != "" {
-		s.cgroup = filepath.Join(h.CgroupPath, s.id)
-		s.grouped = m.cfg.Cgroups.Enabled()
+		s.cgroup, s.grouped = filepath.Join(h.CgroupPath, s.id), m.cfg.Cgroups.Enabled()
 	}
+	return s
 }
 
 // defaultHostname is the id in a form that host names allow.
 func defaultHostname(id string) string { return "hutch-" + id[len("sb_"):] }
-
-// drop takes a sandbox that was never admitted out of the maps.
-func (m *Manager) drop(s *Sandbox) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.byID, s.id)
-	if m.byName[s.name] == s {
-		delete(m.byName, s.name)
-	}
-	m.lastBusy = time.Now()
-	m.doneCreating(s.conn)
-}
-
-func (m *Manager) doneCreating(conn uint64) (gone bool) {
-	m.creating[conn]--
-	gone = m.gone[conn]
-	if m.creating[conn] == 0 {
-		delete(m.creating, conn)
-		delete(m.gone, conn)
-	}
-	return gone
-}
 
 // admit starts the clocks of a sandbox that is running; poolsBox does so for one that waits. PID 1 may be gone
 // already and its owner as well.
@@ -150,7 +123,7 @@ func (m *Manager) watchPID1(s *Sandbox) {
 		m.cfg.Kernel.AwaitExit(s.pidfd)
 		s.transition(api.Failed, "PID 1 ended")
 		s.markExited()
-		if m.leavePool(s) {
+		if leavePool(m.Pools, s) {
 			m.removeLater(s, "it ended while it waited")
 		}
 	})

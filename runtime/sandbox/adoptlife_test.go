@@ -78,7 +78,7 @@ func TestAdopt(t *testing.T) {
 		a := r.create(named("a"), func(req *CreateRequest) { req.Spec.TTLS = 100 })
 		scope := r.create(scoped("agent:s", 1))
 		paused := r.create()
-		if _, err := r.m.Pause(t.Context(), paused.ID); err != nil {
+		if _, err := r.m.Pauses.Pause(t.Context(), paused.ID); err != nil {
 			t.Fatal(err)
 		}
 		stopped := r.create(named("stopped"))
@@ -112,7 +112,7 @@ func TestAdopt(t *testing.T) {
 		if res := r.wait(exec); res.Verdict != api.VerdictSignal || res.ExitCode != 143 {
 			t.Errorf("%+v", res)
 		}
-		if _, err := r.m.Resume(t.Context(), paused.ID); err != nil {
+		if _, err := r.m.Pauses.Resume(t.Context(), paused.ID); err != nil {
 			t.Error(err)
 		}
 		if res := r.run(params(paused.ID, "true")); res.Verdict != api.VerdictOK {

@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/meter"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
@@ -25,7 +26,7 @@ func (h execHost) Find(ref string) (exec.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.m.execBox(s), nil
+	return execBoxOf(h.m, s), nil
 }
 
 func (h execHost) Bounds() api.ExecBounds { return h.m.settings.Load().Exec }
@@ -37,7 +38,7 @@ type execBox struct {
 	*meter.Meter
 }
 
-func (m *Manager) execBox(s *Sandbox) execBox { return execBox{m, s, s.meter} }
+func execBoxOf(m *Manager, s *Sandbox) execBox { return execBox{m, s, s.meter} }
 
 func (b execBox) ID() string              { return b.s.id }
 func (b execBox) Commands() *exec.Set     { return b.s.execs }
@@ -49,7 +50,7 @@ func (b execBox) BeginCall()              { b.s.beginCall() }
 func (b execBox) EndCall()                { b.s.endCall(b.m) }
 func (b execBox) Exited() <-chan struct{} { return b.s.exited }
 func (b execBox) AwaitEnd()               { b.s.awaitEnd() }
-func (b execBox) WhyEnded() api.Verdict   { return b.m.whySandboxEnded() }
+func (b execBox) WhyEnded() api.Verdict   { return b.m.whyEnded() }
 func (b execBox) Distrust(why string)     { b.m.removeLater(b.s, why) }
 
 func (b execBox) Env() (image []string, own map[string]string) {
@@ -59,18 +60,18 @@ func (b execBox) Env() (image []string, own map[string]string) {
 	return image, b.s.spec.Env
 }
 
-func (b execBox) Enter(ctx context.Context) (leave func(), err error) { return b.m.enter(ctx, b.s) }
-
-func (b execBox) Here() bool {
-	b.m.mu.Lock()
-	defer b.m.mu.Unlock()
-	return b.m.byID[b.s.id] == b.s
+func (b execBox) Enter(ctx context.Context) (leave func(), err error) {
+	return b.m.Pauses.Enter(ctx, pauseBox{b.m, b.s})
 }
 
-func (b execBox) CheckNetwork(p *api.NetPolicy) error { return b.m.checkNarrow(b.s, p) }
+func (b execBox) Here() bool { return b.m.here(b.s) }
+
+func (b execBox) CheckNetwork(p *api.NetPolicy) error {
+	return b.m.Egress.CheckNarrow(egressBox{b.m, b.s}, p)
+}
 
 func (b execBox) Narrow(exec, group string, p *api.NetPolicy) error {
-	return b.m.narrow(b.s, exec, group, p)
+	return b.m.Egress.Narrow(egressBox{b.m, b.s}, exec, group, p)
 }
 
 // Pts opens /dev/pts as PID 1 sees it and makes sure that it is the devpts instance of the sandbox. Terminals are
@@ -104,7 +105,7 @@ func (b execBox) Pts() (*os.File, error) {
 // CheckControllers refuses what the exec's cgroup cannot enforce. On hybrid
 // hosts the controllers are v1's, which a process cannot be cloned into.
 func (b execBox) CheckControllers(l *api.Limits) error {
-	if err := b.m.checkControllers(l); err != nil {
+	if err := b.m.Meters.CheckControllers(l); err != nil {
 		return err
 	}
 	mode := b.m.cfg.Host.CgroupMode
@@ -117,13 +118,11 @@ func (b execBox) CheckControllers(l *api.Limits) error {
 		WithHint("set them on the sandbox, or boot with systemd.unified_cgroup_hierarchy=1")
 }
 
-func (b execBox) StandIns() (nproc, data uint64) { return b.m.standIns(b.s) }
-
 func (b execBox) Unrouted() int64 {
-	if !b.m.countsRoutes(b.s) {
+	if b.s.net != nil || b.m.cfg.Host.EBPF.On { // which say more
 		return 0
 	}
-	return unrouted(b.s.Record().PID)
+	return refusals.Routeless(b.s.Record().PID)
 }
 
 func (b execBox) TellLate(since time.Time, unrouted int64) {
@@ -131,7 +130,7 @@ func (b execBox) TellLate(since time.Time, unrouted int64) {
 		b.s.net.Unanswered(since)
 	}
 	if unrouted > 0 {
-		b.m.tellUnrouted(b.s, unrouted)
+		b.m.Refusals.Unrouted(b.s.id, unrouted)
 	}
 }
 
@@ -141,13 +140,23 @@ func (b execBox) SettleRefused() {
 	}
 }
 
-func (b execBox) TellRefused(r guestapi.Refused) { b.m.callRefused(b.s, r) }
+func (b execBox) TellRefused(r guestapi.Refused) {
+	b.m.Refusals.Call(egressBox{b.m, b.s}, r)
+}
 
 func (b execBox) Hint(code int, argv ...string) string { return b.s.hint(code, argv...) }
 
-func (b execBox) ForeignHint(said []byte, seen bool) string { return b.m.foreignHint(b.s, said, seen) }
+func (b execBox) ForeignHint(said []byte, seen bool) string {
+	return b.m.Workspaces.ForeignHint(b.m.ctx, workspaceBox{b.m, b.s}, said, seen)
+}
 
-func (b execBox) Unguarded(exec string) []api.Unguarded { return b.m.lookUnguarded(b.s, exec) }
+func (b execBox) Unguarded(exec string) []api.Unguarded {
+	found := b.s.folders.Guards.Look(b.s.guest)
+	for _, u := range found {
+		b.m.emit(api.EventUnguarded, b.s, exec, u)
+	}
+	return found
+}
 
 // guestInit is a PID 1 as package exec uses it.
 type guestInit struct{ *guestapi.Client }
@@ -168,9 +177,9 @@ type guestExec struct{ *guestapi.Exec }
 func (e guestExec) PID() int { return e.Exec.PID }
 
 // recall makes what a stopped sandbox had written readable, where that can be.
-func (m *Manager) recall(s *Sandbox) {
-	if err := m.Execs.Recall(m.execBox(s), filepath.Join(s.dir, outputDir)); err != nil {
-		m.cfg.Logger.Warn("what a stopped sandbox had written is not to be read", "sandbox", s.id, "err", err)
+func (b execBox) recall() {
+	if err := b.m.Execs.Recall(b, filepath.Join(b.s.dir, outputDir)); err != nil {
+		b.m.cfg.Logger.Warn("what a stopped sandbox had written is not to be read", "sandbox", b.s.id, "err", err)
 	}
 }
 
@@ -179,10 +188,10 @@ const outputDir = "output"
 
 // watchLimits tells of the sandbox's limits that are met, as it happens. What cannot be
 // watched is told at the end of the command that failed by it.
-func (m *Manager) watchLimits(s *Sandbox) (stop func() error) {
-	stopped, err := m.cfg.Cgroups.Watch(s.cgroup, func(limit api.Verdict) { m.Execs.Hit(m.execBox(s), limit) })
+func (b execBox) watchLimits() (stop func() error) {
+	stopped, err := b.m.cfg.Cgroups.Watch(b.s.cgroup, func(limit api.Verdict) { b.m.Execs.Hit(b, limit) })
 	if err != nil {
-		m.cfg.Logger.Debug("watch limits", "sandbox", s.id, "err", err)
+		b.m.cfg.Logger.Debug("watch limits", "sandbox", b.s.id, "err", err)
 	}
 	return func() error { stopped(); return nil }
 }
@@ -193,7 +202,7 @@ func (m *Manager) Use(ctx context.Context, ref string) (done func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	leave, err := m.enter(ctx, s)
+	leave, err := m.Pauses.Enter(ctx, pauseBox{m, s})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (h filesHost) Enter(ctx context.Context, ref string) (files.Sandbox, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	leave, err := h.m.enter(ctx, s)
+	leave, err := h.m.Pauses.Enter(ctx, pauseBox{h.m, s})
 	return filesBox{h.m, s}, leave, err
 }
 
@@ -34,7 +34,7 @@ func (b filesBox) ID() string              { return b.s.id }
 func (b filesBox) Dir() string             { return b.s.dir }
 func (b filesBox) Record() api.Sandbox     { return b.s.Record() }
 func (b filesBox) Workers() *files.Workers { return &b.s.files }
-func (b filesBox) Again() (leave func())   { return b.s.again() }
+func (b filesBox) Again() (leave func())   { return b.s.gate.Again() }
 func (b filesBox) BeginCall()              { b.s.beginCall() }
 func (b filesBox) EndCall()                { b.s.endCall(b.m) }
 
@@ -73,7 +73,7 @@ func (b filesBox) StartWorker(ctx context.Context, user string, conn *os.File) (
 	if size, bounded := s.meter.WorkerFileSize(); bounded {
 		req.Rlimits = append(req.Rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
 	}
-	if req.Cgroup, err = b.m.groupOfWorkers(s); err != nil {
+	if req.Cgroup, err = b.group(); err != nil {
 		return nil, err
 	}
 	worker, err := s.guest.Start(ctx, req, []*os.File{conn, null, null})
@@ -84,9 +84,10 @@ func (b filesBox) StartWorker(ctx context.Context, user string, conn *os.File) (
 	return worker, nil
 }
 
-// groupOfWorkers is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so
+// group is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so
 // that whoever takes a worker over is frozen and killed with the sandbox.
-func (m *Manager) groupOfWorkers(s *Sandbox) (string, error) {
+func (b filesBox) group() (string, error) {
+	s := b.s
 	if !s.grouped {
 		return "", nil
 	}
@@ -97,7 +98,7 @@ func (m *Manager) groupOfWorkers(s *Sandbox) (string, error) {
 		return name, nil
 	}
 	name = newID("files_") // another hutchd may have killed the one before
-	if err := m.cfg.Cgroups.Make(s.cgroup, name, api.Limits{}); err != nil {
+	if err := b.m.cfg.Cgroups.Make(s.cgroup, name, api.Limits{}); err != nil {
 		return "", api.Errorf(api.ResourceExhausted, "%w", err).WithHint("allow more cgroups (cgroup.max.descendants)")
 	}
 	s.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/history"
 	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/meter"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -39,10 +40,10 @@ func (h keepHost) Limits(asked, now api.Limits) api.Limits { return meter.Overla
 type early = warm.Early[*generic, aheadKey]
 
 func (h keepHost) Early(sp api.Spec) keep.Early {
-	if _, err := h.m.limitsOf(&sp.Limits, true); err != nil || !(&CreateRequest{Spec: sp}).fits() {
+	if _, err := h.m.Meters.Grant(&sp.Limits, true); err != nil || !(&CreateRequest{Spec: sp}).fits() {
 		return (*early)(nil)
 	}
-	return h.m.genericsFor(&sp).Early()
+	return aheadHost(h).of(&sp).Early()
 }
 
 func (h keepHost) Fork(ctx context.Context, r keep.Fork) (api.Sandbox, error) {
@@ -58,14 +59,10 @@ func (h keepHost) Behind(remove func() error) bool {
 	m := h.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || m.backlog.Load() >= maxBehind {
+	if m.closed || m.Removing() >= maxBehind {
 		return false
 	}
-	m.backlog.Add(1)
-	m.removals.Go(func() {
-		defer m.backlog.Add(-1)
-		m.removing <- struct{}{}
-		defer func() { <-m.removing }()
+	m.afterwards(func() {
 		if err := remove(); err != nil {
 			m.cfg.Logger.Error("remove layers of snapshots", "err", err)
 		}
@@ -105,7 +102,7 @@ func (s *Sandbox) foldersNow() (map[string]workspace.ID, error) {
 }
 
 func (b keepBox) Still(ctx context.Context, reason string, use func() error) error {
-	return b.m.still(ctx, b.s, reason, use)
+	return b.m.Pauses.Still(ctx, pauseBox{b.m, b.s}, reason, use)
 }
 
 func (b keepBox) Audit(ctx context.Context, kind api.AuditKind, data any) {
@@ -113,14 +110,14 @@ func (b keepBox) Audit(ctx context.Context, kind api.AuditKind, data any) {
 }
 
 func (b keepBox) Stop(ctx context.Context, grace time.Duration, reason string) (keep.Sandbox, api.Ended, error) {
-	s, ended, err := b.m.stopAndKeep(ctx, b.s, grace, reason)
+	s, ended, err := b.stopAndKeep(ctx, grace, reason)
 	return keepBox{b.m, s}, ended, err
 }
 
 func (b keepBox) Start(ctx context.Context, sp api.Spec, by keep.Caller) (api.Sandbox, error) {
-	return b.m.startStopped(ctx, b.s, CreateRequest{Spec: sp, FDs: by.FDs, User: b.s.user, Conn: by.Conn})
+	return b.start(ctx, CreateRequest{Spec: sp, FDs: by.FDs, User: b.s.user, Conn: by.Conn})
 }
 
 // stoppedNames are what of a sandbox's folder is kept beside its files while it is stopped: creation.folders says what
 // it is.
-var stoppedNames = []string{"names", "wanted", history.Dir, files.PatchesDir, outputDir}
+var stoppedNames = []string{"names", refusals.Learned, history.Dir, files.PatchesDir, outputDir}

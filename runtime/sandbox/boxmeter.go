@@ -2,20 +2,21 @@ package sandbox
 
 import (
 	"context"
-	"slices"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
-func (m *Manager) newMeters() *meter.Meters {
+func newMeters(m *Manager) *meter.Meters {
 	h := &m.cfg.Host
 	return meter.NewMeters(meter.Config{
 		Sandboxes: metersHost{m}, Kernel: m.cfg.Kernel, Cgroups: m.cfg.Cgroups, Projects: m.cfg.Projects,
 		Background: &m.watchers, Log: m.cfg.Logger, Host: meter.Host{
-			CPUs: h.CPUs, Allowed: h.Allowed, Possible: h.Possible, MemoryBytes: h.MemoryBytes,
-			HoldsMemory: slices.Contains(h.Controllers, "memory"),
+			CPUs: h.CPUs, Allowed: h.Allowed, Possible: h.Possible, MemoryBytes: h.MemoryBytes, Dir: m.cfg.Dir,
+			Disk: h.Disk, Controllers: h.Controllers, CgroupMode: h.CgroupMode, CgroupReason: h.CgroupReason,
+			CgroupRemedy: h.CgroupRemedy, Hard: h.hard(),
 		},
 	})
 }
@@ -32,22 +33,21 @@ func (h metersHost) Living(ref string) (*meter.Meter, int, error) {
 }
 
 func (h metersHost) All() []*meter.Meter {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	all := make([]*meter.Meter, 0, len(h.m.byID))
-	for _, s := range h.m.byID {
+	list := h.m.all()
+	all := make([]*meter.Meter, 0, len(list))
+	for _, s := range list {
 		all = append(all, s.meter)
 	}
 	return all
 }
 
-func (h metersHost) Grant(asked *api.Limits, bestEffort bool) (api.Limits, []api.Unenforced, error) {
-	if err := h.m.checkHost(asked); err != nil {
-		return api.Limits{}, nil, err
-	}
-	g, err := h.m.grant(asked, bestEffort)
-	return g.limits, g.missing, err
+func (h metersHost) Settings() (defaults api.Limits, maxTimeoutS float64) {
+	s := h.m.settings.Load()
+	return s.Defaults, s.Exec.MaxTimeoutS
 }
+
+// hard are the limits that no command can go above.
+func (h *Host) hard() exec.HardLimits { return exec.HardLimits{NoFile: h.NoFileHard, NProc: h.NProc} }
 
 // meterBox is a sandbox as package meter uses it.
 type meterBox struct {
@@ -64,11 +64,7 @@ func (b meterBox) Ended() error            { return ended(b.s) }
 func (b meterBox) Set(l api.Limits)        { b.s.setLimits(l) }
 func (b meterBox) Save()                   { b.m.saveEnd(b.s) }
 
-func (b meterBox) Idle() bool {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	return b.s.isIdle()
-}
+func (b meterBox) Idle() bool { return b.s.idleNow() }
 
 func (b meterBox) Used() bool {
 	b.s.mu.Lock()
@@ -94,10 +90,8 @@ func (b meterBox) Raise(next api.Limits) error {
 	return nil
 }
 
-func (b meterBox) Missing(asked *api.Limits, missing []api.Unenforced) {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	b.s.record.Unenforced = regranted(b.s.record.Unenforced, asked, missing)
+func (b meterBox) SetMissing(missing []api.Unenforced) {
+	b.s.note(func(r *api.Sandbox) { r.Unenforced = missing })
 }
 
 func (b meterBox) Tell(ctx context.Context) {
@@ -120,9 +114,9 @@ func (b meterBox) EndAll(ctx context.Context, why *exec.Cause, hit api.LimitEven
 	s := b.s
 	// Before anybody hears of an end: who then starts another command waits at the admission
 	// until all is over, and does not meet what is to end.
-	done := s.admission.tryTake()
+	done := s.gate.TryTake()
 	if s.grouped && done != nil {
-		s.shutAdmission()
+		s.gate.Shut()
 	}
 	ends := s.execs.StopAll(why)
 	if len(ends) == 0 { // a file worker, or what an exec has left behind
@@ -133,7 +127,7 @@ func (b meterBox) EndAll(ctx context.Context, why *exec.Cause, hit api.LimitEven
 		return b.endLeftovers(ctx, why, again, done)
 	}
 	if done != nil {
-		s.openAdmission()
+		s.gate.Open()
 		done()
 	}
 	return err
@@ -155,15 +149,15 @@ func (b meterBox) endLeftovers(ctx context.Context, why *exec.Cause, again strin
 		return b.End(ctx, again)
 	}
 	if done == nil {
-		if done, err = s.admission.take(ctx); err != nil {
+		if done, err = s.gate.Take(ctx); err != nil {
 			return err
 		}
 	}
 	defer done()
-	defer s.openAdmission()
-	patient, cancel := context.WithTimeout(ctx, pausePatience)
+	defer s.gate.Open()
+	patient, cancel := context.WithTimeout(ctx, admission.Patience)
 	defer cancel()
-	if err := s.closeAdmission(patient); err != nil {
+	if err := s.gate.Clear(patient, s.id); err != nil {
 		return err
 	}
 	if err := exec.AwaitAll(ctx, s.execs.StopAll(why)); err != nil { // those that were being started

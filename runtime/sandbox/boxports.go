@@ -24,9 +24,7 @@ func (h portsHost) Living(ref string) (ports.Sandbox, error) {
 }
 
 func (h portsHost) All() (all []ports.Sandbox) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	for _, s := range h.m.byID {
+	for _, s := range h.m.all() {
 		all = append(all, portsBox{h.m, s, 0})
 	}
 	return all
@@ -67,9 +65,9 @@ func (b portsBox) Audit(ctx context.Context, kind api.AuditKind, p api.Port) {
 }
 
 // closePorts is the end of what is exposed, before that of the sandbox.
-func (m *Manager) closePorts(s *Sandbox) error {
+func closePorts(l Launcher, s *Sandbox) error {
 	return s.ports.End(func() error {
-		if err := m.cfg.Launcher.Settle(context.Background()); !launcherGone(err) {
+		if err := l.Settle(context.Background()); !launcherGone(err) {
 			return err
 		}
 		return nil

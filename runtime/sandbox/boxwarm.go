@@ -16,19 +16,11 @@ type aheadHost struct{ m *Manager }
 
 func (h aheadHost) Ready() int { return h.m.settings.Load().Ready }
 
-func (h aheadHost) Launch(ctx context.Context, kind int) (*generic, error) {
-	return h.m.launchGeneric(ctx, kindAhead(kind))
-}
-
-func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, key aheadKey) error {
-	return h.m.prepareAhead(ctx, g, key, kindAhead(kind)&networkedAhead != 0)
-}
-
-func (h aheadHost) Alive(g *generic) bool { return h.m.lives(g.pidfd) }
+func (h aheadHost) Alive(g *generic) bool { return lives(h.m.cfg.Kernel, g.pidfd) }
 
 // lives reports whether the PID 1 of a pidfd has not ended.
-func (m *Manager) lives(pidfd *os.File) bool {
-	exited, err := m.cfg.Kernel.Exited(pidfd)
+func lives(k Kernel, pidfd *os.File) bool {
+	exited, err := k.Exited(pidfd)
 	return err == nil && !exited
 }
 
@@ -45,21 +37,22 @@ const (
 func (s *Sandbox) waits() bool { return s.pooled == waitsInPool }
 
 // leavePool says that s has ended, and reports whether it waited in a pool.
-func (m *Manager) leavePool(s *Sandbox) bool {
+func leavePool(pools *warm.Pools, s *Sandbox) bool {
 	pool := s.Record().Pool
-	return pool != "" && m.Pools.Lost(pool, s.id)
+	return pool != "" && pools.Lost(pool, s.id)
 }
 
-func (m *Manager) newPools() *warm.Pools {
+func newPools(m *Manager) *warm.Pools {
 	return warm.NewPools(m.ctx, warm.Config{
 		Sandboxes: poolsHost{m}, File: filepath.Join(filepath.Dir(m.cfg.Dir), "pools.json"), Write: writeJSON,
 		Owner: m.cfg.Owner, CPUs: m.cfg.Host.CPUs, Closed: ErrClosed, Logger: m.cfg.Logger,
 	})
 }
 
-// adoptPools takes over the pools of a hutchd before, whose sandboxes have been taken over, and begins with those of
+// adopt takes over the pools of a hutchd before, whose sandboxes have been taken over, and begins with those of
 // the configuration.
-func (m *Manager) adoptPools() {
+func (h poolsHost) adopt() {
+	m := h.m
 	var waiting []warm.Sandbox
 	m.mu.Lock()
 	for _, s := range m.byID {
@@ -110,15 +103,7 @@ func (h poolsHost) Remove(ctx context.Context, ref string) (api.KillResult, erro
 }
 
 func (h poolsHost) Enter(conn uint64) (leave func() (gone bool)) {
-	m := h.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.creating[conn]++
-	return func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.doneCreating(conn)
-	}
+	return h.m.enter(conn)
 }
 
 // poolsBox is a sandbox as warm.Pools uses it.
@@ -129,7 +114,7 @@ type poolsBox struct {
 
 func (b poolsBox) ID() string          { return b.s.id }
 func (b poolsBox) Record() api.Sandbox { return b.s.Record() }
-func (b poolsBox) Alive() bool         { return b.m.lives(b.s.pidfd) }
+func (b poolsBox) Alive() bool         { return lives(b.m.cfg.Kernel, b.s.pidfd) }
 func (b poolsBox) Settle() bool        { return b.s.transition(api.Waiting, "") }
 func (b poolsBox) Remove(why string)   { b.m.removeLater(b.s, why) }
 

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,9 +31,7 @@ func (h workspacesHost) NotEnded() []workspace.Sandbox {
 }
 
 func (h workspacesHost) those(which func(*Sandbox) bool) (list []workspace.Sandbox) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	for _, s := range h.m.byID {
+	for _, s := range h.m.all() {
 		if which(s) {
 			list = append(list, workspaceBox{h.m, s})
 		}
@@ -53,7 +52,7 @@ func (b workspaceBox) Spec() *api.Spec         { return &b.s.spec }
 func (b workspaceBox) Folders() *workspace.Set { return &b.s.folders }
 
 func (b workspaceBox) Still(ctx context.Context, reason string, use func() error) error {
-	return b.m.still(ctx, b.s, reason, use)
+	return b.m.Pauses.Still(ctx, pauseBox{b.m, b.s}, reason, use)
 }
 
 func (b workspaceBox) Mounted() error {
@@ -73,7 +72,7 @@ type workspaceCreation struct{ f *creation }
 func (c workspaceCreation) Undo(back func() error)      { c.f.undo.Add(back) }
 func (c workspaceCreation) Lease(giveBack func() error) { c.f.undo.Add(c.f.s.lease(giveBack)) }
 
-func (c workspaceCreation) Tell(text string) { c.f.s.record.Note = withNote(c.f.s.record.Note, text) }
+func (c workspaceCreation) Tell(text string) { c.f.s.addNote(text) }
 
 func (c workspaceCreation) Copy(from, to string) error {
 	_, err := c.f.m.Keep.Copy(context.Background(), from, to)
@@ -82,12 +81,14 @@ func (c workspaceCreation) Copy(from, to string) error {
 
 func (c workspaceCreation) DiskError(op string, err error) error { return diskError(op, err) }
 
-// withNote is a record's note with a sentence more.
-func withNote(was, note string) string {
-	if was != "" {
-		return was + "; " + note
-	}
-	return note
+// addNote adds a sentence to the note of the record.
+func (s *Sandbox) addNote(text string) {
+	s.note(func(r *api.Sandbox) {
+		if r.Note != "" {
+			text = r.Note + "; " + text
+		}
+		r.Note = text
+	})
 }
 
 // mounts attaches the workspace and the other host folders below the sandbox's
@@ -134,30 +135,25 @@ func (f *creation) writableUsr(a *workspace.Attaching) error {
 			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")
 	}
 	// The binds are the image's; what hides parts of /usr is one of the layers.
-	binds := slices.DeleteFunc(slices.Clone(f.s.root.Binds), func(b spec.Bind) bool {
-		_, in := below(b.Target, "/usr")
-		return in
-	})
+	binds := slices.DeleteFunc(slices.Clone(f.s.root.Binds), func(b spec.Bind) bool { return below(b.Target, "/usr") })
 	f.s.root.Binds = slices.Insert(binds, min(at, len(binds)), spec.Bind{Source: merged, Target: "/usr"})
 	return nil
 }
 
-// makeVolumes makes the folders that the image names as volumes and does not have. What cannot be made is noted.
-func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
-	note := workspace.ImageVolumes(ctx, s.root.Config.Volumes, s.dir, &s.spec,
-		func(ctx context.Context, at string) error { return m.Files.MakeFolderIn(ctx, filesBox{m, s}, at) })
-	if note == "" {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.Note = withNote(s.record.Note, note)
+// below reports whether name is dir or lies below it.
+func below(name, dir string) bool {
+	name, dir = path.Clean(name), path.Clean(dir)
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// foreignHint is what to do about a command that failed, if that was because of a file in a folder that nobody in the
-// sandbox can change: see workspace.ForeignHint.
-func (m *Manager) foreignHint(s *Sandbox, said []byte, seen bool) string {
-	return m.Workspaces.ForeignHint(m.ctx, workspaceBox{m, s}, said, seen)
+// makeVolumes makes the folders that the image names as volumes and does not have. What cannot be made is noted.
+func (f *creation) makeVolumes(ctx context.Context) {
+	m, s := f.m, f.s
+	note := workspace.ImageVolumes(ctx, s.root.Config.Volumes, s.dir, &s.spec,
+		func(ctx context.Context, at string) error { return m.Files.MakeFolderIn(ctx, filesBox{m, s}, at) })
+	if note != "" {
+		s.addNote(note)
+	}
 }
 
 // moves is what PID 1 moves in the sandbox's overlays.
@@ -168,15 +164,6 @@ func (s *Sandbox) moves() workspace.Moves {
 // guards is what guards this host can keep.
 func (h *Host) guards() guard.Host {
 	return guard.Host{LandlockABI: h.LandlockABI, LandlockReason: h.LandlockReason}
-}
-
-// lookUnguarded tells what of the guards has turned up, behind a command.
-func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
-	found := s.folders.Guards.Look(s.guest)
-	for _, u := range found {
-		m.emit(api.EventUnguarded, s, exec, u)
-	}
-	return found
 }
 
 // refusesNew reports whether guarded names that are not there cannot be made in some folder of sp.
@@ -219,7 +206,7 @@ func (f *creation) initArg() string {
 	} else if f.moves || overlays(&f.req.Spec) {
 		args = append(args, guestapi.ArgMoves)
 	}
-	if f.m.cfg.Host.emulatesIDs(f.req.Spec.IDs) {
+	if f.m.cfg.Host.EmulatesIDs(f.req.Spec.IDs) {
 		args = append(args, guestapi.ArgIDs)
 	}
 	return strings.Join(args, guestapi.ArgAnd)

@@ -45,8 +45,8 @@ func (m *Manager) Claim(_ context.Context, by Caller, p api.SandboxParams) (api.
 	s.mu.Lock()
 	s.orphaned, s.conn = false, by.Conn
 	s.mu.Unlock()
-	if s.spec.Scope != nil {
-		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[by.Conn] = true
+	if sc := m.scopeOf(s); sc != nil {
+		sc.users[by.Conn] = true
 	}
 	return s.Record(), nil
 }

@@ -10,9 +10,11 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
@@ -72,7 +74,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	req.Spec.Uploads = nil // what is kept of the sandbox need not hold them
 	create := m.createNew
 	if req.Spec.Scope != nil {
-		create = m.inScope
+		create = m.Scopes.create
 	}
 	r, err := create(ctx, req)
 	if err != nil || len(uploads) == 0 {
@@ -106,7 +108,7 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	}
 	s, err := m.find(r.ID)
 	if err == nil {
-		err = m.startUp(ctx, s)
+		err = startUp(ctx, m, s)
 	}
 	if err != nil {
 		m.removeNow(ctx, r.ID)
@@ -131,16 +133,16 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 			return api.Sandbox{}, err
 		}
 	}
-	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
+	if err := m.cfg.Host.CheckLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.cfg.Host.checkIDs(req.Spec.IDs); err != nil {
+	if err := m.cfg.Host.CheckIDs(req.Spec.IDs); err != nil {
 		return api.Sandbox{}, err
 	}
 	if err := m.cfg.Host.guards().Settle(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
+	if err := m.cfg.Host.CheckAppArmor(req.Spec.AppArmor); err != nil {
 		return api.Sandbox{}, err
 	}
 	start := time.Now()
@@ -148,7 +150,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 		return api.Sandbox{}, err
 	}
 	read := time.Since(start)
-	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil && !req.origin.Built)
+	limits, err := m.Meters.Grant(&req.Spec.Limits, req.origin != nil && !req.origin.Built)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -157,11 +159,11 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	var g *generic
-	ready := m.genericsFor(&req.Spec)
+	ready := aheadHost{m}.of(&req.Spec)
 	if req.fits() {
 		var early bool
 		if g, early = req.early.Take(ready); !early {
-			g, _ = ready.Take(m.keyOf(&req, &limits.limits))
+			g, _ = ready.Take(aheadHost{m}.keyOf(&req, &limits.Limits))
 		}
 	}
 	if g == nil {
@@ -179,7 +181,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 
 // create makes the sandbox, of g where that is not nil, which it owns. read is what it took to
 // read the policy.
-func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted, g *generic,
+func (m *Manager) create(ctx context.Context, req *CreateRequest, limits meter.Granted, g *generic,
 	read time.Duration) (api.Sandbox, error) {
 	s, err := m.reserve(req, limits, g)
 	if g != nil {
@@ -201,7 +203,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	}
 	// before anybody can use it, and also of one that will wait in a pool
 	if req.origin == nil && len(s.root.Config.Volumes) > 0 {
-		m.makeVolumes(ctx, s)
+		f.makeVolumes(ctx)
 	}
 	f.phases["total"] = ms(time.Since(start))
 	s.mu.Lock()
@@ -212,7 +214,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	record := s.record
 	s.record.Debug = nil
 	s.mu.Unlock()
-	m.auditCreated(ctx, s)
+	m.created(ctx, s)
 	m.admit(s)
 	record.State = api.Running
 	return record, nil
@@ -274,7 +276,7 @@ func (f *creation) build(context.Context) error {
 		PtsDir:   filepath.Join(f.s.dir, "pts"),
 		Binds:    append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...),
 		UIDs:     h.UIDs, GIDs: h.GIDs,
-		Sys:        filepath.Join(f.s.dir, aboutFolder, sysFolder),
+		Sys:        about.Sys(f.s.dir),
 		NoFileHard: h.NoFileHard,
 		AppArmor:   h.AppArmor,
 		ShmBytes:   f.s.meter.ShmBytes(),
@@ -328,11 +330,7 @@ func (f *creation) launch(ctx context.Context) error {
 	f.filter = created.Filter
 	f.undo.Add(func() error {
 		// A failed step must leave nothing even when ctx has ended.
-		err := f.m.cfg.Launcher.Destroy(context.WithoutCancel(ctx), f.s.id)
-		if launcherGone(err) {
-			return f.m.abandon(f.s)
-		}
-		return err
+		return destroyInit(context.WithoutCancel(ctx), f.m, f.s)
 	})
 	if created.Ptmx != nil {
 		_ = created.Ptmx.Close() // ptys are opened by path, one each
@@ -344,7 +342,7 @@ func (f *creation) launch(ctx context.Context) error {
 	f.s.guest = guestapi.NewClientOver(conn)
 	f.undo.Add(f.s.guest.Close)
 	if !f.generic {
-		f.m.watchCalls(f.s)
+		egressBox{f.m, f.s}.watchInit()
 	}
 	f.s.setPID(created.PID)
 	for name, v := range created.Phases {
@@ -364,6 +362,27 @@ func (f *creation) enforce(context.Context) error {
 	return nil
 }
 
+// limit puts the limits in force, before the first command. What PID 1 has used until then
+// was hutch's own.
+func (f *creation) limit(ctx context.Context) error {
+	if f.s.cgroup == "" {
+		return nil
+	}
+	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, meter.OfGroup(f.s.limits())); err != nil {
+		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
+			WithHint("`hutch doctor` shows what this machine offers")
+	}
+	return f.watchLimits(ctx)
+}
+
+// watchLimits hears of limits that are met, of one that has them in force.
+func (f *creation) watchLimits(context.Context) error {
+	if f.s.cgroup != "" {
+		f.undo.Add(execBoxOf(f.m, f.s).watchLimits())
+	}
+	return nil
+}
+
 // greet hands PID 1 the filter that every command gets, and the cgroup that they
 // are in, and waits until it is ready.
 func (f *creation) greet(ctx context.Context) error {
@@ -378,7 +397,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock),
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.LandlockOf(f.req.Spec.Landlock),
 		f.guest()); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
@@ -393,7 +412,7 @@ const guestTimeout = 30 * time.Second
 func (f *creation) save(context.Context) error {
 	if ttl := f.s.spec.TTLS; ttl > 0 && !f.s.waits() { // a pull does not count, nor does waiting
 		until := time.Now().Add(seconds(ttl)).UTC().Truncate(time.Millisecond)
-		f.s.record.Expires = &until
+		f.s.note(func(r *api.Sandbox) { r.Expires = &until })
 	}
 	err := f.s.save()
 	if err == nil && f.s.waits() {

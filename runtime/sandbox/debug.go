@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
@@ -35,13 +36,13 @@ func (f *creation) detail(step string) string {
 		_, _, detail := f.s.net.State()
 		return fmt.Sprintf("mode %s: %s", r.Network.Effective(), detail)
 	case "about":
-		return "what the sandbox is told about itself, at " + aboutTarget
+		return "what the sandbox is told about itself, at " + about.Target
 	case "spec":
 		return fmt.Sprintf("libcontainer configuration, %d bytes; ids %s", len(f.config), extents(h.UIDs))
 	case "launch":
 		return fmt.Sprintf("PID 1 is %d of the host's; seccomp profile %s", r.PID, r.Seccomp)
 	case "enforce":
-		if w := h.ebpfWall(); w.Status != "yes" {
+		if w := h.EBPFWall(); w.Status != "yes" {
 			return "eBPF off: " + w.Detail
 		}
 		return "the policy is in the kernel (eBPF)"

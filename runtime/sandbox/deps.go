@@ -11,6 +11,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/isolation"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/ports"
 	"github.com/hutch-sh/hutch/runtime/spec"
@@ -240,20 +241,13 @@ type Audit interface {
 	Full() bool
 }
 
-// EBPF says whether the kernel itself enforces network policies.
-type EBPF struct {
-	On     bool
-	Errnos bool   // a refused connect fails with EACCES; else EPERM
-	Reason string // why it is not on
-}
-
 // Host is what the daemon found out about itself at start, for all sandboxes.
 type Host struct {
+	isolation.Host // what can stand around a sandbox here
+
 	UIDs, GIDs []spec.Extent // hutchd's own id maps
-	UserMap    string        // "range" or "single"
 	NoFileHard uint64        // hard RLIMIT_NOFILE for sandboxes
 	NProc      uint64        // RLIMIT_NPROC of commands: processes of one uid in one sandbox
-	InMemory   bool          // what sandboxes write is kept in memory
 
 	CPUs        int    // that there are: the highest online, and one
 	Allowed     []int  // of these, what sandboxes may use, in order
@@ -261,20 +255,9 @@ type Host struct {
 	MemoryBytes int64  // that there is
 	Disk        string // number of the disk of the state folder; "" when it is on none
 
-	CgroupMode   string // "v2", "v1", "none"
 	CgroupPath   string // parent of sandboxes' cgroups below each mount, "" with none
 	CgroupV2     bool   // a cgroup2 hierarchy is mounted
-	CgroupReason string // why there are none
 	CgroupRemedy string
-	CgroupMount  string // where cgroup2 is, when execs have cgroups there
-	Controllers  []string
-	EBPF         EBPF
-
-	LandlockABI    int    // of the kernel, where commands can use it; else 0
-	LandlockReason string // why they cannot
-
-	AppArmor       string // the profile of sandboxes; "" where they have none of their own
-	AppArmorReason string // why; "" where the kernel has no AppArmor
 
 	// Forbidden are host folders that no workspace may contain or lie in: the
 	// state root, the runtime and config folders, the binaries.

@@ -181,7 +181,7 @@ func TestPaused(t *testing.T) {
 		exec := r.start(p)
 		testenv.Elapse(4 * time.Second)
 		for range 2 {
-			got, err := r.m.Pause(t.Context(), sb.ID)
+			got, err := r.m.Pauses.Pause(t.Context(), sb.ID)
 			if err != nil || got.State != api.Paused || got.Paused.By != api.PauseFreezer {
 				t.Fatalf("%+v, %v", got, err)
 			}
@@ -190,7 +190,8 @@ func TestPaused(t *testing.T) {
 			t.Errorf("frozen %d times", n)
 		}
 		testenv.Elapse(time.Minute)
-		if got, err := r.m.Resume(t.Context(), sb.ID); err != nil || got.State != api.Running || got.Paused != nil {
+		got, err := r.m.Pauses.Resume(t.Context(), sb.ID)
+		if err != nil || got.State != api.Running || got.Paused != nil {
 			t.Errorf("%+v, %v", got, err)
 		}
 		testenv.Elapse(5 * time.Second)
@@ -201,14 +202,14 @@ func TestPaused(t *testing.T) {
 		if res := r.wait(exec); res.Verdict != api.VerdictTimeoutWall {
 			t.Errorf("%+v", res)
 		}
-		if _, err := r.m.Pause(t.Context(), sb.ID); err != nil {
+		if _, err := r.m.Pauses.Pause(t.Context(), sb.ID); err != nil {
 			t.Fatal(err)
 		}
 		if res := r.run(params(sb.ID, "exit", "4")); res.ExitCode != 4 {
 			t.Errorf("%+v", res)
 		}
 		r.points.failing("Cgroups.Freeze", errInjected)
-		_, err := r.m.Pause(t.Context(), sb.ID)
+		_, err = r.m.Pauses.Pause(t.Context(), sb.ID)
 		r.refused(api.Unavailable, err)
 		r.points.failing("Cgroups.Freeze", nil)
 		if got, err := r.m.Get(sb.ID); err != nil || got.State != api.Running || got.Paused != nil {
@@ -217,7 +218,7 @@ func TestPaused(t *testing.T) {
 		if res := r.run(params(sb.ID, "true")); res.Verdict != api.VerdictOK {
 			t.Errorf("%+v", res)
 		}
-		if _, err := r.m.Pause(t.Context(), sb.ID); err != nil {
+		if _, err := r.m.Pauses.Pause(t.Context(), sb.ID); err != nil {
 			t.Fatal(err)
 		}
 		testenv.Elapse(time.Hour) // ttl_s goes by the wall's
@@ -237,11 +238,11 @@ func TestPausedBySignals(t *testing.T) {
 		p.TimeoutS = &ten
 		exec := r.start(p)
 		testenv.Elapse(9 * time.Second)
-		if got, err := r.m.Pause(t.Context(), sb.ID); err != nil || got.Paused.By != api.PauseSignal {
+		if got, err := r.m.Pauses.Pause(t.Context(), sb.ID); err != nil || got.Paused.By != api.PauseSignal {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		testenv.Elapse(time.Hour)
-		if _, err := r.m.Resume(t.Context(), sb.ID); err != nil {
+		if _, err := r.m.Pauses.Resume(t.Context(), sb.ID); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()

@@ -15,6 +15,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/meter"
+	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // folders makes the sandbox's folder:
@@ -115,11 +116,13 @@ func makeRootFolders(dir string) (upper string, err error) {
 }
 
 // limitDisk makes the sandbox's limit of disk space.
-func (f *creation) limitDisk() error { return f.s.meter.LimitDisk(f.m.diskPlace(f.s), f.undo.Add) }
+func (f *creation) limitDisk() error {
+	return f.s.meter.LimitDisk(diskPlace(f.m.Workspaces, f.s), f.undo.Add)
+}
 
 // diskPlace is where the sandbox writes.
-func (m *Manager) diskPlace(s *Sandbox) meter.DiskPlace {
-	return meter.DiskPlace{Dir: s.dir, Volumes: m.Workspaces.VolumeFolders(s.user, &s.spec),
+func diskPlace(w *workspace.Workspaces, s *Sandbox) meter.DiskPlace {
+	return meter.DiskPlace{Dir: s.dir, Volumes: w.VolumeFolders(s.user, &s.spec),
 		Layered: len(s.kept.Layers) > 0, Base: s.kept.Base}
 }
 
@@ -163,13 +166,22 @@ type folder struct {
 var ownFolders = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc", 0o755}, {"dev", 0o755},
 	{"sys", 0o755}}
 
+// destroyInit ends PID 1 with all of its sandbox, and unmounts its root.
+func destroyInit(ctx context.Context, m *Manager, s *Sandbox) error {
+	err := m.cfg.Launcher.Destroy(ctx, s.id)
+	if launcherGone(err) {
+		return abandon(m.cfg.Kernel, s)
+	}
+	return err
+}
+
 // abandon does what hutch-launch, which is gone, did not: end PID 1 and unmount
 // what lies in the sandbox's folder. hutchd shares its mount namespace.
-func (m *Manager) abandon(s *Sandbox) error {
-	err := m.cfg.Kernel.Kill(s.pidfd)
-	m.cfg.Kernel.AwaitExit(s.pidfd)
+func abandon(k Kernel, s *Sandbox) error {
+	err := k.Kill(s.pidfd)
+	k.AwaitExit(s.pidfd)
 	for _, name := range []string{"root", "pts"} {
-		uerr := m.unmount(filepath.Join(s.dir, name))
+		uerr := unmount(k, filepath.Join(s.dir, name))
 		if errors.Is(uerr, unix.EINVAL) {
 			continue // not mounted
 		}
@@ -180,8 +192,8 @@ func (m *Manager) abandon(s *Sandbox) error {
 
 // unmount detaches: an open file of a killed process can keep a mount busy for
 // a moment, and nobody can reach it any more.
-func (m *Manager) unmount(at string) error {
-	if err := m.cfg.Kernel.Unmount(at); err != nil {
+func unmount(k Kernel, at string) error {
+	if err := k.Unmount(at); err != nil {
 		return fmt.Errorf("unmount %s: %w", at, err)
 	}
 	return nil
@@ -274,3 +286,6 @@ func encodeJSON(path string, v any) ([]byte, error) {
 	}
 	return append(data, '\n'), nil
 }
+
+// ownNames are the files of ownFiles.
+var ownNames = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf"}

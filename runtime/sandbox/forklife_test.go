@@ -88,7 +88,7 @@ func TestSnapshotRestore(t *testing.T) {
 	}
 	r.write(sb.ID, "tmp/file", "after")
 	narrow := api.NetPolicy{Mode: api.NetAllow}
-	if err := r.m.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb.ID, Network: &narrow}); err != nil {
+	if err := r.m.Egress.Update(t.Context(), api.NetUpdateParams{Sandbox: sb.ID, Network: &narrow}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := r.m.Keep.RestoreSnapshot(t.Context(), keep.Caller{User: 1000, Conn: 1},

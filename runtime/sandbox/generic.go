@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -45,8 +46,9 @@ func (g *generic) Discard() error { return errors.Join(g.end(), g.unmount(), g.f
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
 
-// launchGeneric makes one. When it fails nothing is left.
-func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
+// Launch makes one. When it fails nothing is left.
+func (h aheadHost) Launch(ctx context.Context, of int) (_ *generic, err error) {
+	m, kind := h.m, kindAhead(of)
 	id := newID("sb_")
 	s := m.newSandbox(api.Sandbox{ID: id, Seccomp: api.SeccompDefault, Hostname: "hutch"}, api.Spec{}, 0)
 	s.root = &spec.Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
@@ -59,7 +61,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 		return nil, diskError("make a sandbox's folder", err)
 	}
 	below.Add(func() error { return removeAll(s.dir) })
-	if err := m.foldersOfGeneric(s.dir); err != nil {
+	if err := foldersOfGeneric(s.dir); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
 	g := &generic{id: id, dir: s.dir, of: m.Ahead.Kind(int(kind))}
@@ -88,7 +90,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			return nil, err
 		}
 	}
-	if err := m.Execs.MakeSpare(m.execBox(s)); err != nil {
+	if err := m.Execs.MakeSpare(execBoxOf(m, s)); err != nil {
 		return nil, err
 	}
 	g.pid, g.pidfd, g.guest, g.spare = s.record.PID, s.pidfd, s.guest, s.execs.Spare()
@@ -99,9 +101,9 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.
-func (m *Manager) foldersOfGeneric(dir string) error {
-	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", aboutFolder, base, base + "/lower", base + "/upper",
-		base + "/work"} {
+func foldersOfGeneric(dir string) error {
+	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", about.Folder, base, base + "/lower",
+		base + "/upper", base + "/work"} {
 		mode := os.FileMode(0o700)
 		if sub == "root" || sub == "pts" {
 			mode = 0o755
@@ -155,7 +157,7 @@ func (f *creation) claimGeneric(ctx context.Context) error {
 		return err
 	}
 	f.s.setPID(f.claimed.pid)
-	f.m.watchCalls(f.s)
+	egressBox{f.m, f.s}.watchInit()
 	if err := f.guardClaimed(ctx); err != nil {
 		return err
 	}
@@ -206,7 +208,7 @@ func (f *creation) startOver(ctx context.Context) error {
 	for _, dir := range []string{"fs/upper", "fs/work"} {
 		err = errors.Join(err, removeAll(filepath.Join(f.s.dir, dir)))
 	}
-	for _, again := range []func() error{f.rootFolders, f.mountAbout, func() error { return f.m.tellNew(f.s) }} {
+	for _, again := range []func() error{f.rootFolders, f.mountAbout, func() error { return f.takeAbout(ctx) }} {
 		if err == nil {
 			err = again()
 		}
@@ -233,8 +235,8 @@ const (
 // generics are the generic sandboxes of one kind.
 type generics = warm.Kind[*generic, aheadKey]
 
-// genericsFor are those that suit sp.
-func (m *Manager) genericsFor(sp *api.Spec) *generics {
+// of are those that suit sp.
+func (h aheadHost) of(sp *api.Spec) *generics {
 	var kind kindAhead
 	if sp.Network.Settled().Mode != api.NetNone {
 		kind |= networkedAhead
@@ -245,5 +247,5 @@ func (m *Manager) genericsFor(sp *api.Spec) *generics {
 	case overlays(sp):
 		kind |= movesAhead
 	}
-	return m.Ahead.Kind(int(kind))
+	return h.m.Ahead.Kind(int(kind))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/keep"
@@ -66,6 +67,13 @@ func (s *Sandbox) rearmIdle(m *Manager) {
 // isIdle says that nothing of anybody's runs; mu is held.
 func (s *Sandbox) isIdle() bool { return s.calls == 0 }
 
+// idleNow is isIdle for who does not hold mu.
+func (s *Sandbox) idleNow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isIdle()
+}
+
 func (s *Sandbox) stopIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,9 +98,9 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 		var err error
 		switch action {
 		case api.LifePause:
-			_, err = m.pause(m.ctx, s, reason, idle)
+			_, err = m.Pauses.PauseFor(m.ctx, pauseBox{m, s}, reason, idle)
 		case api.LifeStop:
-			err = m.stopLater(m.ctx, s, reason)
+			err = m.stopLater(s.id, reason)
 		case api.LifeKill:
 			_, err = m.kill(m.ctx, s, reason)
 		}
@@ -109,26 +117,27 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 }
 
 // stopLater is Keep.Stop for a sandbox whose time is over.
-func (m *Manager) stopLater(ctx context.Context, s *Sandbox, reason string) error {
-	s, done, err := m.takeTurn(ctx, s.id)
+func (m *Manager) stopLater(id, reason string) error {
+	s, done, err := m.takeTurn(m.ctx, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, _, err = m.stopAndKeep(ctx, s, keep.StopGrace, reason)
+	_, _, err = keepBox{m, s}.stopAndKeep(m.ctx, keep.StopGrace, reason)
 	return err
 }
 
 // stop asks every command to end, and ends those that do not.
-func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, reason string) error {
+func (b keepBox) stop(ctx context.Context, grace time.Duration, reason string) error {
+	m, s := b.m, b.s
 	if s.state() == api.Paused { // they could not hear of it
-		if _, err := m.resume(ctx, s); err != nil {
+		if _, err := m.Pauses.ResumeOf(ctx, pauseBox{m, s}); err != nil {
 			return err
 		}
 	}
 	s.execs.AskToEnd(ctx, grace, s.Record().StopSignal)
 	if grace > 0 { // what PID 1 moves for one of them is not to stay in two halves
-		patient, cancel := context.WithTimeout(ctx, min(grace, pausePatience))
+		patient, cancel := context.WithTimeout(ctx, min(grace, admission.Patience))
 		defer cancel()
 		if err := s.moves().Hold(patient); err != nil {
 			m.cfg.Logger.Debug("stop a sandbox while a folder is moved in it", "sandbox", s.id, "err", err)
@@ -172,21 +181,6 @@ func describe(r api.Sandbox) string {
 		return string(r.State)
 	}
 	return string(r.State) + " (" + r.Reason + ")"
-}
-
-// alive finds a sandbox that has processes, and its PID 1.
-func (m *Manager) alive(ref string) (*Sandbox, int, error) {
-	s, err := m.find(ref)
-	if err != nil {
-		return nil, 0, err
-	}
-	s.mu.Lock()
-	state, pid := s.record.State, s.record.PID
-	s.mu.Unlock()
-	if state != api.Running && state != api.Paused {
-		return s, 0, ended(s)
-	}
-	return s, pid, nil
 }
 
 func ended(s *Sandbox) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
@@ -30,7 +31,7 @@ func bare(t *testing.T, record api.Sandbox, sp api.Spec) (*Manager, *Sandbox) {
 	}
 	m := NewManager(Config{Dir: t.TempDir(), Images: noPins{}, Shelf: st, Logger: log})
 	s := &Sandbox{id: record.ID, dir: filepath.Join(m.cfg.Dir, record.ID), spec: sp, record: record, root: &spec.Root{},
-		admission: newAdmission(), turn: newAdmission(), execs: exec.NewSet(exec.ClockState{}),
+		gate: admission.NewGate(), turn: admission.NewTurn(), execs: exec.NewSet(exec.ClockState{}),
 		exited: make(chan struct{})}
 	s.meter = m.Meters.New(meterBox{m, s})
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
@@ -54,7 +55,7 @@ func TestOwnerOfStopped(t *testing.T) {
 	close(s.exited)
 	var all sync.WaitGroup
 	all.Go(func() {
-		if err := m.keepFiles(s, "stopped"); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		if err := (keepBox{m, s}).keepFiles("stopped"); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			t.Error(err)
 		}
 	})
@@ -76,14 +77,14 @@ func TestClocksOfAdopted(t *testing.T) {
 		m, s := bare(t, api.Sandbox{State: api.Running, Expires: &end}, api.Spec{Owner: api.OwnerConnection, IdleS: 60})
 		s.orphaned = true
 		var all sync.WaitGroup
-		all.Go(func() { m.startClocks(s) })
+		all.Go(func() { (&adoption{m: m, s: s}).startClocks() })
 		all.Go(func() { s.setTTL(m, time.Now().Add(time.Minute)) })
 		all.Go(func() { s.transition(api.Stopped, "killed") })
-		all.Go(func() { m.quiet(s) })
+		all.Go(func() { s.quiet() })
 		all.Wait()
-		m.quiet(s) // whoever was last
+		s.quiet() // whoever was last
 		testenv.Elapse(2 * time.Hour)
-		if m.byID[s.id] != s || len(m.removing) > 0 {
+		if m.byID[s.id] != s || m.Removing() > 0 {
 			t.Error("a sandbox whose clocks were stopped is removed")
 		}
 	})

@@ -4,7 +4,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,14 +11,15 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/history"
@@ -28,6 +28,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/ports"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 	"github.com/hutch-sh/hutch/runtime/shell"
 	"github.com/hutch-sh/hutch/runtime/warm"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -71,10 +72,17 @@ type Settings struct {
 // goroutine.
 type Manager struct {
 	cfg Config
+	// Scopes are those that they are found by.
+	Scopes Scopes
+	// Pauses are their pauses, and who may start something in them.
+	Pauses *admission.Pauses
 	// Files serves the files of sandboxes.
 	Files *files.Files
 	// Ports serves their ports.
 	Ports *ports.Ports
+	// Egress is what they may reach, Refusals reports what they were refused.
+	Egress   *egress.Egress
+	Refusals *refusals.Refusals
 	// Execs are their commands, Shells those of them that are shells.
 	Execs  *exec.Table
 	Shells *shell.Shells
@@ -100,30 +108,17 @@ type Manager struct {
 
 	// watchers, and who follows an exec, end with their sandbox, as part of its removal.
 	watchers crew
-	// removals are under way: counted under mu while their sandbox is still listed.
-	removals crew
-	removing chan struct{} // of folders, at the same time
-	// behind has a token of each sandbox that nobody sees any more and whose mounts and cgroup are being removed: see
-	// forget. backlog counts these, and folders.
-	behind  chan struct{}
-	backlog atomic.Int64
+	backlog  // of removals
 
 	// preparing is held by who prepares one of Ahead, and uses an image meanwhile that nobody has asked for just then.
 	preparing sync.RWMutex
 
 	trim *time.Timer // gives back memory, see trimAfter
 
-	// mu guards what follows. Lock order: Manager.mu, then Sandbox.mu.
-	mu       sync.Mutex
-	closed   bool
-	byID     map[string]*Sandbox
-	byName   map[string]*Sandbox
-	lastBusy time.Time
-	lost     bool            // hutch-launch has ended
-	gone     map[uint64]bool // connections that ended while a create was under way
-	creating map[uint64]int
-	starts   starts
-	scopes   map[scopeKey]*scope
+	starts starts
+
+	registry // of the sandboxes; with its lock
+	journal
 }
 
 // NewManager makes a Manager without sandboxes.
@@ -136,33 +131,34 @@ func NewManager(cfg Config) *Manager {
 		cfg.Audit = noAudit{}
 	}
 	m := &Manager{
-		cfg:      cfg,
-		ctx:      ctx,
-		cancel:   cancel,
-		byID:     map[string]*Sandbox{},
-		byName:   map[string]*Sandbox{},
-		gone:     map[uint64]bool{},
-		creating: map[uint64]int{},
-		scopes:   map[scopeKey]*scope{},
-		removing: make(chan struct{}, 2),
-		behind:   make(chan struct{}, maxBehind),
-		lastBusy: time.Now(),
+		cfg: cfg, ctx: ctx, cancel: cancel, registry: newRegistry(), journal: journal{cfg.Events, cfg.Audit},
+		backlog: newBacklog(),
 	}
+	m.Scopes = Scopes{m}
 	if m.templates = (noTemplates{}); cfg.Templates != nil {
 		m.templates = cfg.Templates(m)
 	}
-	m.Meters = m.newMeters()
+	m.Meters = newMeters(m)
 	m.Ahead = warm.NewAhead(ctx, int(kindsAhead), aheadHost{m}, cfg.Logger)
-	m.Pools = m.newPools()
+	m.Pools = newPools(m)
 	m.Keep = keep.New(keep.Config{
 		Sandboxes: keepHost{m}, Images: cfg.Images, Shelf: cfg.Shelf, Dir: cfg.Dir, Kept: stoppedNames,
-		DiskError: diskError,
+		Own: ownNames, DiskError: diskError,
 	})
 	m.History = history.New(history.Config{
 		Sandboxes: historyHost{m}, Files: m.Keep, DiskError: diskError, Log: cfg.Logger,
 	})
+	m.Pauses = admission.New(ctx, admission.Config{Sandboxes: pauseHost{m}, Cgroups: cfg.Cgroups,
+		Events: cfg.Events})
 	m.Files = files.New(filesHost{m}, &m.watchers, cfg.Logger)
 	m.Ports = ports.New(portsHost{m}, cfg.Logger)
+	m.Egress = egress.New(egress.Config{
+		Sandboxes: egressHost{m}, Networks: cfg.Networks, Cgroups: cfg.Cgroups, Write: writeJSON,
+		EBPF: cfg.Host.EBPF.On, Reason: cfg.Host.EBPF.Reason,
+	})
+	m.Refusals = refusals.New(refusals.Config{
+		Sandboxes: refusalsHost{m}, Seccomp: cfg.Seccomp, Events: cfg.Events, Log: cfg.Logger,
+	})
 	m.Execs = exec.New(exec.Config{
 		Sandboxes: execHost{m}, Launcher: cfg.Launcher, Cgroups: cfg.Cgroups, Events: cfg.Events, Audit: cfg.Audit,
 		Background: &m.watchers, Hard: cfg.Host.hard(), Log: cfg.Logger,
@@ -190,6 +186,9 @@ func (m *Manager) Configure(s Settings) {
 	m.Pools.Configure(s.Pools)
 }
 
+// Settings are those in force.
+func (m *Manager) Settings() Settings { return *m.settings.Load() }
+
 // ErrClosed is what is refused of a manager that was closed: nothing of the call was done.
 var ErrClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").
 	WithHint("try again: a new daemon starts by itself")
@@ -197,69 +196,6 @@ var ErrClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").
 // newID makes a short random id: 60 bits in 12 letters.
 func newID(prefix string) string {
 	return prefix + strings.ToLower(rand.Text()[:12])
-}
-
-// Get returns the record of a sandbox by id or name.
-func (m *Manager) Get(ref string) (api.Sandbox, error) {
-	s, err := m.find(ref)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
-	return s.now(), nil
-}
-
-// Workspace returns the id of a sandbox and a copy of its workspace as its creator has named it; nil where it has none.
-func (m *Manager) Workspace(ref string) (id string, w *api.Workspace, err error) {
-	s, err := m.find(ref)
-	if err != nil || s.spec.Workspace == nil {
-		if err == nil {
-			id = s.id
-		}
-		return id, nil, err
-	}
-	copied := *s.spec.Workspace
-	return s.id, &copied, nil
-}
-
-func (m *Manager) find(ref string) (*Sandbox, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s, ok := m.byID[ref]; ok {
-		return s, nil
-	}
-	if s, ok := m.byName[ref]; ok {
-		return s, nil
-	}
-	return nil, api.Errorf(api.NotFound, "no sandbox %q", ref).WithHint("hutch ps lists the sandboxes")
-}
-
-// List returns the records of the sandboxes with all the given labels, oldest first.
-func (m *Manager) List(_ context.Context, p api.ListParams) (api.SandboxList, error) {
-	m.mu.Lock()
-	all := make([]*Sandbox, 0, len(m.byID))
-	for _, s := range m.byID {
-		all = append(all, s)
-	}
-	m.mu.Unlock()
-	records := []api.Sandbox{}
-	for _, s := range all {
-		if hasLabels(s.Record().Labels, p.Labels) {
-			records = append(records, s.now())
-		}
-	}
-	slices.SortFunc(records, func(a, b api.Sandbox) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
-	return api.SandboxList{Sandboxes: records}, nil
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // Counts are the sandboxes but those that are stopped for later, and the running execs, and since when there have been
@@ -272,16 +208,6 @@ func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 		return m.count(), execs, last
 	}
 	return m.count(), execs, m.lastBusy
-}
-
-// count is how many sandboxes Counts tells of; mu is held.
-func (m *Manager) count() (n int) {
-	for _, s := range m.byID {
-		if !s.stopped {
-			n++
-		}
-	}
-	return n
 }
 
 // Kill ends every process of a sandbox; its record and files stay.
@@ -351,9 +277,7 @@ func (m *Manager) removeLocked(s *Sandbox, reason string) {
 
 // Exited is called when hutch-launch reports that a sandbox's PID 1 is gone.
 func (m *Manager) Exited(e launchapi.Exited) {
-	m.mu.Lock()
-	s := m.byID[e.ID]
-	m.mu.Unlock()
+	s := m.of(e.ID)
 	if s == nil { // never finished being created, or already forgotten
 		m.Ahead.Exited(e.ID)
 		return
@@ -379,24 +303,6 @@ func (m *Manager) saveEnd(s *Sandbox) {
 	}
 }
 
-// awaitEnd waits until the state tells that PID 1 is gone, which the channel told already.
-func (s *Sandbox) awaitEnd() {
-	select {
-	case <-s.exited:
-	case <-time.After(2 * exitGrace): // watchChannel ends one that does not tell after one
-	}
-}
-
-func (s *Sandbox) markExited() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.exited:
-	default:
-		close(s.exited)
-	}
-}
-
 // Disconnected removes the sandboxes that are tied to a connection that ended.
 func (m *Manager) Disconnected(conn uint64) {
 	m.mu.Lock()
@@ -411,7 +317,7 @@ func (m *Manager) Disconnected(conn uint64) {
 	}
 	for _, sc := range m.scopes {
 		if sc.users[conn] {
-			m.leaveScope(sc, conn)
+			m.Scopes.leave(sc, conn)
 		}
 	}
 	m.mu.Unlock()
@@ -453,12 +359,8 @@ func (m *Manager) Close(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	m.mu.Lock()
-	left := len(m.byID)
-	m.mu.Unlock()
-	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w", left,
-		m.Removing(),
-		context.Cause(ctx)).WithHint("hutch gc sweeps what is left")
+	return api.Errorf(api.Unavailable, "%d sandboxes are not removed, and %d removals not finished: %w",
+		len(m.all()), m.Removing(), context.Cause(ctx)).WithHint("hutch gc sweeps what is left")
 }
 
 // closeAll is Close but for the bound.
@@ -466,12 +368,7 @@ func (m *Manager) closeAll(ctx context.Context) error {
 	m.Pools.Wait()
 	m.wg.Wait()
 	m.Ahead.Close()
-	m.mu.Lock()
-	all := make([]*Sandbox, 0, len(m.byID))
-	for _, s := range m.byID {
-		all = append(all, s)
-	}
-	m.mu.Unlock()
+	all := m.all()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, s := range all {
@@ -485,7 +382,7 @@ func (m *Manager) closeAll(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	m.removals.Wait(ctx)
+	m.Settle(ctx)
 	m.watchers.Wait(ctx)
 	return errors.Join(append(errs, m.Keep.Close())...)
 }

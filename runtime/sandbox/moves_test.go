@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/keep"
 )
 
 // TestPausedMoving: a sandbox does not count as paused, and nobody looks at its files, while a folder is half moved in
@@ -43,11 +44,11 @@ func TestPausedMoving(t *testing.T) {
 			}
 		}
 		moves("/w/big")
-		_, err := r.m.Pause(t.Context(), sb.ID)
+		_, err := r.m.Pauses.Pause(t.Context(), sb.ID)
 		refused("pause", err)
 		refused("look", quiesce())
 		r.points.failing("Cgroups.Freeze", context.DeadlineExceeded) // who waits for PID 1 cannot be frozen
-		_, err = r.m.Pause(t.Context(), sb.ID)
+		_, err = r.m.Pauses.Pause(t.Context(), sb.ID)
 		refused("pause of who waits", err)
 		r.points.failing("Cgroups.Freeze", nil)
 
@@ -55,13 +56,14 @@ func TestPausedMoving(t *testing.T) {
 		if err := quiesce(); err != nil || held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
-		if _, err := r.m.Pause(t.Context(), sb.ID); err != nil || !held() {
+		if _, err := r.m.Pauses.Pause(t.Context(), sb.ID); err != nil || !held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
-		if _, err := r.m.Resume(t.Context(), sb.ID); err != nil || held() {
+		if _, err := r.m.Pauses.Resume(t.Context(), sb.ID); err != nil || held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
-		if err := r.m.StandStill(t.Context(), sb.ID, func(Written) error { return look(nil) }); err != nil || held() {
+		stand := func(keep.Written) error { return look(nil) }
+		if err := r.m.Keep.StandStill(t.Context(), sb.ID, stand); err != nil || held() {
 			t.Errorf("%v, held: %v", err, held())
 		}
 		if _, err := r.m.Execs.Kill(t.Context(), api.ExecRef{Exec: exec}); err != nil {

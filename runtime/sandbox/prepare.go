@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/isolation"
 	"github.com/hutch-sh/hutch/runtime/meter"
 	"github.com/hutch-sh/hutch/runtime/spec"
 	"github.com/hutch-sh/hutch/runtime/workspace"
@@ -30,15 +31,15 @@ type aheadKey struct {
 
 // keyOf is the key of a request; false when the request asks for what no key has: host folders, a name of its own, a
 // disk that is not like everybody's.
-func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
+func (h aheadHost) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 	sp := &req.Spec
 	w := aheadKey{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep,
-		group: meter.OfGroup(*l), shm: m.Meters.ShmOf(l)}
+		group: meter.OfGroup(*l), shm: h.m.Meters.ShmOf(l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = meter.DefaultInodes(w.bytes)
 	}
 	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 &&
-		len(workspace.Of(sp)) == 0 && m.cfg.Projects == nil
+		len(workspace.Of(sp)) == 0 && h.m.cfg.Projects == nil
 	return w, plain
 }
 
@@ -52,18 +53,19 @@ type prepared struct {
 	lower []workspace.ID // its layers; nobody holds them, so that an image can be removed meanwhile
 	disk  *meter.Disk    // measured
 	walls api.Isolation  // what was read back of PID 1, which is what it was
-	labels
+	label isolation.Labels
 }
 
-// prepareAhead claims g for w ahead. Whatever fails, g has ended.
-func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, networked bool) (err error) {
+// Prepare claims g for w ahead. Whatever fails, g has ended.
+func (h aheadHost) Prepare(ctx context.Context, g *generic, kind int, w aheadKey) (err error) {
+	m := h.m
 	m.preparing.RLock()
 	defer m.preparing.RUnlock()
 	s := m.newSandbox(api.Sandbox{
 		ID: g.id, Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
 	}, api.Spec{}, 0)
 	s.record.Network.Mode = api.NetNone
-	if networked {
+	if kindAhead(kind)&networkedAhead != 0 {
 		s.record.Network.Mode = api.NetAllow
 	}
 	f := &creation{m: m, s: s, claimed: g, ahead: true, phases: map[string]float64{}, req: &CreateRequest{
@@ -80,8 +82,8 @@ func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, netw
 		(*creation).swapRoot,
 		(*creation).rehearse,
 		func(f *creation, _ context.Context) (err error) {
-			d.walls, err = wallsOf(m.cfg.Kernel.Proc(g.pid), &m.cfg.Host, api.SeccompDefault)
-			d.labels = labelsOf(m.cfg.Kernel.Proc(g.pid))
+			d.walls, err = isolation.Walls(m.cfg.Kernel.Proc(g.pid), &m.cfg.Host.Host, api.SeccompDefault)
+			d.label = isolation.LabelsOf(m.cfg.Kernel.Proc(g.pid))
 			return err
 		},
 		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },
@@ -148,7 +150,7 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
 	}
 	if f.claimed == nil {
-		if err := f.m.Execs.MakeSpare(f.m.execBox(f.s)); err != nil {
+		if err := f.m.Execs.MakeSpare(execBoxOf(f.m, f.s)); err != nil {
 			return err
 		}
 	}
@@ -196,9 +198,6 @@ func (f *creation) takeFolders(context.Context) error {
 	return nil
 }
 
-// takeAbout tells a prepared sandbox what it may do, in what it has of that.
-func (f *creation) takeAbout(context.Context) error { return f.m.tellNew(f.s) }
-
 // takePrepared makes f's sandbox the one that was prepared for it.
 func (f *creation) takePrepared(context.Context) error {
 	start := time.Now()
@@ -209,7 +208,7 @@ func (f *creation) takePrepared(context.Context) error {
 		return err
 	}
 	f.s.setPID(f.claimed.pid)
-	f.m.watchCalls(f.s)
+	egressBox{f.m, f.s}.watchInit()
 	f.phases["launch.prepared"] = ms(time.Since(start))
 	if f.claimed.prepared.key.shm != f.s.meter.ShmBytes() { // memory has no cgroup
 		if err := f.sizeShm(); err != nil {
@@ -223,8 +222,8 @@ func (f *creation) takePrepared(context.Context) error {
 // readPrepared takes what was read of PID 1 when it was prepared, and reads the rest.
 func (f *creation) readPrepared(context.Context) error {
 	walls := f.claimed.prepared.walls
-	if err := addNetwork(&walls, f.proc(), f.netns, f.s.net); err != nil {
+	if err := isolation.AddNetwork(&walls, f.proc(), f.netns, f.s.net); err != nil {
 		return err
 	}
-	return f.isolated(walls, f.claimed.prepared.labels)
+	return f.isolated(walls, f.claimed.prepared.label)
 }

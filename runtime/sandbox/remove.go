@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
-	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
 // A removal has two parts. Before the reply every process is dead, and whatever others may ask for next is free: the
@@ -25,6 +24,47 @@ import (
 // maxBehind is how many sandboxes may be gone for everybody, and still have their mounts and cgroup. Who removes one
 // more waits, so that no more is there than what was allowed and these.
 const maxBehind = 16
+
+// backlog is what is removed that nobody sees any more.
+type backlog struct {
+	removals crew
+	counted  atomic.Int64  // of removals, those of sandboxes and of folders
+	behind   chan struct{} // a token of each sandbox whose mounts and cgroup are being removed: see forget
+	folders  chan struct{} // and of each folder
+}
+
+func newBacklog() backlog {
+	return backlog{behind: make(chan struct{}, maxBehind), folders: make(chan struct{}, 2)}
+}
+
+// begin counts a removal until done is called.
+func (b *backlog) begin() {
+	b.removals.Add()
+	b.counted.Add(1)
+}
+
+func (b *backlog) done() {
+	b.counted.Add(-1)
+	b.removals.Done()
+}
+
+// afterwards removes a folder in the background, beside one other.
+func (b *backlog) afterwards(remove func()) {
+	b.begin()
+	go func() {
+		defer b.done()
+		b.folders <- struct{}{}
+		defer func() { <-b.folders }()
+		remove()
+	}()
+}
+
+// Removing counts the removals that go on behind their replies.
+func (b *backlog) Removing() int { return int(b.counted.Load()) }
+
+// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes,
+// and wait for owners who have long had their reply.
+func (b *backlog) Settle(ctx context.Context) { b.removals.Wait(ctx) }
 
 // lease notes what has to be given back, once, before anybody hears that the sandbox is removed. What it returns
 // belongs to the undo.
@@ -57,27 +97,10 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 	if err := m.forget(s); err != nil {
 		return res, err
 	}
-	m.mu.Lock()
-	other := m.byID[s.id]
-	m.mu.Unlock()
-	if other != nil { // it was stopped meanwhile, or started
+	if m.of(s.id) != nil { // it was stopped meanwhile, or started
 		return m.Remove(ctx, s.id)
 	}
 	return res, nil
-}
-
-// findStarted is find, and waits for the end of a start that is under way: what is to end it comes after that. A
-// creation, which has not the turn, is its caller's to end.
-func (m *Manager) findStarted(ctx context.Context, ref string) (*Sandbox, error) {
-	s, err := m.find(ref)
-	if err != nil || s.state() != api.Creating {
-		return s, err
-	}
-	s, done, err := m.takeTurn(ctx, ref)
-	if err == nil {
-		done()
-	}
-	return s, err
 }
 
 // forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to
@@ -93,7 +116,7 @@ func (m *Manager) forget(s *Sandbox) error {
 
 // withdraw takes s out of the maps, and reports whether it was there: then dismantle must follow, and gets done.
 func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
-	done, err = s.turn.take(context.Background())
+	done, err = s.turn.Take(context.Background())
 	if err != nil {
 		return nil, false, err
 	}
@@ -109,14 +132,14 @@ func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
 // dismantle gives back and removes what s, which nobody finds any more and whose processes are dead, has had.
 func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	defer done()
-	m.quiet(s)
+	s.quiet()
 	err = m.unmark(s)
 	// what has a mark is put on the shelf, and others may look for it there
 	later := !s.stopped && !shelf.IsMarked(s.dir)
 	if later {
 		err = errors.Join(err, s.deleteRecord())
 	}
-	err = errors.Join(err, m.closePorts(s), s.letGo())
+	err = errors.Join(err, closePorts(m.cfg.Launcher, s), s.letGo())
 	if !later {
 		err = errors.Join(err, s.destroy())
 	}
@@ -126,8 +149,7 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	s.mu.Unlock()
 	end := func() {
 		<-m.behind
-		m.backlog.Add(-1)
-		m.removals.Done()
+		m.done()
 	}
 	if later {
 		go func() {
@@ -172,8 +194,8 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	if !ok {
 		return err // others are removing it, or have
 	}
-	m.quiet(s)
-	if err := errors.Join(m.closePorts(s), s.letGo()); err != nil {
+	s.quiet()
+	if err := errors.Join(closePorts(m.cfg.Launcher, s), s.letGo()); err != nil {
 		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 	}
 	over, cancel := context.WithTimeout(m.ctx, api.RunReplyPatience)
@@ -187,30 +209,16 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	return nil
 }
 
-// Removing counts the removals that go on behind their replies.
-func (m *Manager) Removing() int { return int(m.backlog.Load()) }
-
-// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes,
-// and wait for owners who have long had their reply.
-func (m *Manager) Settle(ctx context.Context) {
-	m.removals.Wait(ctx)
-}
-
 // takeOut takes s out of the maps, and reports whether it was there. Its removal counts from then on.
 func (m *Manager) takeOut(s *Sandbox) bool {
-	m.leavePool(s)
+	leavePool(m.Pools, s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byID[s.id] != s {
 		return false
 	}
-	m.removals.Add()
-	m.backlog.Add(1)
-	delete(m.byID, s.id)
-	if m.byName[s.name] == s {
-		delete(m.byName, s.name)
-	}
-	m.lastBusy = time.Now()
+	m.begin()
+	m.registry.remove(s)
 	m.unscope(s)
 	return true
 }
@@ -239,55 +247,10 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 	if err := s.deleteRecord(); err != nil {
 		return err
 	}
-	m.backlog.Add(1)
-	m.removals.Go(func() { // by forget, which counts as well
-		defer m.backlog.Add(-1)
-		m.removing <- struct{}{}
-		defer func() { <-m.removing }()
+	m.afterwards(func() { // by forget, which counts as well
 		if err := removeAll(s.dir); err != nil {
 			m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 		}
 	})
 	return nil
-}
-
-// undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
-func (m *Manager) undoAdopted(s *Sandbox, unused func() error) func() error {
-	var undo cleanup.Stack
-	lease := func(giveBack func() error) { undo.Add(s.lease(giveBack)) }
-	lease(unused)
-	lease(func() error { s.root.Release(); return nil })
-	lease(m.Workspaces.HoldVolumes(workspaceBox{m, s}))
-	undo.Add(func() error { return m.removeFolder(s) })
-	undo.Add(func() error { s.meter.FreeProject(); return nil })
-	undo.Add(func() error { return m.unmountOwn(s.dir) })
-	undo.Add(func() error {
-		return errors.Join(m.unmountAbout(s.dir), m.Workspaces.Unmount(s.dir, 2+len(workspace.Of(&s.spec))))
-	})
-	if s.net != nil {
-		lease(s.net.Close)
-	}
-	if s.plain != nil {
-		undo.Add(s.plain.Close)
-	}
-	undo.Add(func() error {
-		if s.cgroup != "" {
-			m.cfg.Cgroups.Forget(s.cgroup)
-		}
-		return nil
-	})
-	undo.Add(s.pidfd.Close)
-	undo.Add(func() error {
-		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
-		if launcherGone(err) {
-			return m.abandon(s)
-		}
-		return err
-	})
-	lease(s.enforced.Close)
-	undo.Add(s.guest.Close)
-	if s.cgroup != "" {
-		undo.Add(m.watchLimits(s))
-	}
-	return undo.Release()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
+	"github.com/hutch-sh/hutch/runtime/isolation"
 	"github.com/hutch-sh/hutch/runtime/keep/shelf"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
@@ -83,9 +84,10 @@ func newRigIn(t *testing.T, dir string, change ...func(*Config)) *rig {
 		Volumes: fakeVolumes{r}, Shelf: store, Logger: log, Owner: 1000,
 		Host: Host{
 			UIDs: []spec.Extent{{Start: 0, Count: 65536}}, GIDs: []spec.Extent{{Start: 0, Count: 65536}},
-			UserMap: "range", NoFileHard: 1024, NProc: 1000, CPUs: len(all), Allowed: all, Possible: all,
-			MemoryBytes: 8 << 30, Disk: "8:0", CgroupMode: "v2", CgroupPath: "/hutch", CgroupV2: true,
-			CgroupMount: "/sys/fs/cgroup", Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"},
+			Host: isolation.Host{UserMap: "range", CgroupMode: "v2", CgroupMount: "/sys/fs/cgroup",
+				Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"}},
+			NoFileHard: 1024, NProc: 1000, CPUs: len(all), Allowed: all, Possible: all,
+			MemoryBytes: 8 << 30, Disk: "8:0", CgroupPath: "/hutch", CgroupV2: true,
 		},
 		Settings: Settings{
 			Exec:    api.ExecBounds{TimeoutS: 60, MaxTimeoutS: 3600},
@@ -394,7 +396,7 @@ func (r *rig) list() []api.Sandbox {
 }
 
 func (r *rig) scopes() []api.ScopeInfo {
-	l, err := r.m.Scopes(r.t.Context(), api.Empty{})
+	l, err := r.m.Scopes.List(r.t.Context(), api.Empty{})
 	if err != nil {
 		r.t.Error(err)
 	}

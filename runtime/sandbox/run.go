@@ -71,7 +71,7 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 			},
 		})
 	}
-	if err == nil && (r == nil || !m.leftNothing(s, r)) {
+	if err == nil && (r == nil || !leftNothing(m.cfg.Kernel, s, r)) {
 		_, err = m.kill(context.WithoutCancel(ctx), s, "removed")
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func commandOf(sb *api.Sandbox, entrypoint *string, args []string) ([]string, er
 
 // leftNothing reports whether r, the only command that s has had, has left no process, and nothing of the host's, nor
 // anybody, hangs on the moment in which the rest of s, that is PID 1, ends.
-func (m *Manager) leftNothing(s *Sandbox, r *exec.Exec) bool {
+func leftNothing(k Kernel, s *Sandbox, r *exec.Exec) bool {
 	if hasWritable(&s.spec) {
 		return false
 	}
@@ -125,7 +125,7 @@ func (m *Manager) leftNothing(s *Sandbox, r *exec.Exec) bool {
 	state, pid := s.record.State, s.record.PID
 	s.mu.Unlock()
 	return alone && s.execs.OnlyEver(r) && state == api.Running &&
-		!procs.HasOrphans(m.cfg.Kernel.Proc(pid), pid)
+		!procs.HasOrphans(k.Proc(pid), pid)
 }
 
 // hasWritable reports whether a command can write to a folder that outlives its sandbox.

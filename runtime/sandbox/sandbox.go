@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/egress"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -51,25 +53,23 @@ type Sandbox struct {
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
-	files     files.Workers
-	admission admission
-	execs     *exec.Set     // its commands
-	meter     *meter.Meter  // of what it uses, and of that may
-	folders   workspace.Set // that it was given
-	net       Network       // nil in mode none
-	plain     Namespace     // in mode none, of a hutchd before; what this one has made is its creation's to undo
+	files   files.Workers
+	gate    *admission.Gate // where who starts something enters
+	execs   *exec.Set       // its commands
+	meter   *meter.Meter    // of what it uses, and of that may
+	folders workspace.Set   // that it was given
+	net     Network         // nil in mode none
+	plain   Namespace       // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	// enforced is the policy in the kernel.
 	enforced Enforced
-	// narrowed are the execs with a network policy of their own; narrowing guards it.
-	narrowing sync.Mutex
-	narrowed  []narrowExec
-	seen      refusals.Ledger // of what it wanted to reach
-	ports     ports.Set       // that the host reaches
-	servers   servers.Watch
+	narrowed egress.Set      // of execs with a network policy of their own
+	seen     refusals.Ledger // of what it wanted to reach
+	ports    ports.Set       // that the host reaches
+	servers  servers.Watch
 
 	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
 	// the lock of it and release gives that back.
-	turn    admission
+	turn    admission.Turn
 	stopped bool
 	lock    *os.File
 	release func() error
@@ -95,9 +95,6 @@ type Sandbox struct {
 	exposed []api.Port  // as record.json has them
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
-
-	// endReclaim ends what takes memory back while it is paused; nil when nothing does.
-	endReclaim func()
 
 	calls int // under way: of fs.* and shell.run, and commands, but for those that may be idle
 }
@@ -140,11 +137,14 @@ func (s *Sandbox) Record() api.Sandbox {
 	return s.record
 }
 
-func (s *Sandbox) setPID(pid int) {
+// note changes the record. Its creation, which alone does until it is admitted, may read it without mu.
+func (s *Sandbox) note(change func(r *api.Sandbox)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.PID = pid
+	change(&s.record)
 }
+
+func (s *Sandbox) setPID(pid int) { s.note(func(r *api.Sandbox) { r.PID = pid }) }
 
 // isPID1 says whether pid may be its PID 1, that is not the one before that could not be claimed.
 func (s *Sandbox) isPID1(pid int) bool {
@@ -160,11 +160,7 @@ func (s *Sandbox) limits() api.Limits {
 	return s.record.Limits
 }
 
-func (s *Sandbox) setLimits(l api.Limits) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.Limits = l
-}
+func (s *Sandbox) setLimits(l api.Limits) { s.note(func(r *api.Sandbox) { r.Limits = l }) }
 
 // specNow is a copy of the spec.
 func (s *Sandbox) specNow() api.Spec {
@@ -185,4 +181,22 @@ func (s *Sandbox) now() api.Sandbox {
 	rec := s.Record()
 	rec.Background = s.execs.Background()
 	return rec
+}
+
+// awaitEnd waits until the state tells that PID 1 is gone, which the channel told already.
+func (s *Sandbox) awaitEnd() {
+	select {
+	case <-s.exited:
+	case <-time.After(2 * exitGrace): // watchChannel ends one that does not tell after one
+	}
+}
+
+func (s *Sandbox) markExited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.exited:
+	default:
+		close(s.exited)
+	}
 }

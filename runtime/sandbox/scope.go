@@ -7,12 +7,15 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/hutch-sh/hutch/runtime/admission"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/keep"
 	"github.com/hutch-sh/hutch/runtime/workspace"
 )
 
-// A scope has at most one sandbox, which whoever names the scope gets: the first call makes it.
+// Scopes have at most one sandbox each, which whoever names the scope gets: the first call makes it. What they have is
+// in the registry, under its lock.
+type Scopes struct{ m *Manager }
 
 // scopeKey names a scope. Those of kind shared are everybody's.
 type scopeKey struct {
@@ -30,56 +33,23 @@ func keyOf(user uint32, scope api.Scope) scopeKey {
 
 // scope is one that has a sandbox, or in which one is being made.
 type scope struct {
-	turn chan struct{} // held by whoever makes, finds or removes its sandbox
+	turn admission.Turn // held by whoever makes, finds or removes its sandbox
 
-	// Manager.mu guards what follows.
+	// registry.mu guards what follows.
 	s       *Sandbox        // nil while there is none
 	users   map[uint64]bool // the connections that have asked for it and still are
 	waiting int             // for turn, or having it
 }
 
-// takeScope waits for the turn in a scope, which leave ends.
-func (m *Manager) takeScope(ctx context.Context, k scopeKey) (sc *scope, leave func(), err error) {
-	m.mu.Lock()
-	sc = m.scopeOf(k)
-	sc.waiting++
-	m.mu.Unlock()
-	done := func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		sc.waiting--
-		m.tidyScope(k, sc)
-	}
-	select {
-	case sc.turn <- struct{}{}:
-	case <-ctx.Done():
-		done()
-		return nil, nil, context.Cause(ctx)
-	}
-	return sc, func() { <-sc.turn; done() }, nil
+// deserted reports whether it is a session that every connection has left; registry.mu is held.
+func (sc *scope) deserted() bool {
+	return len(sc.users) == 0 && sc.s != nil && !sc.s.stopped && sc.s.spec.Scope.Kind == api.ScopeSession
 }
 
-// scopeOf finds or makes a scope; mu is held.
-func (m *Manager) scopeOf(k scopeKey) *scope {
-	sc := m.scopes[k]
-	if sc == nil {
-		sc = &scope{turn: make(chan struct{}, 1), users: map[uint64]bool{}}
-		m.scopes[k] = sc
-	}
-	return sc
-}
-
-// tidyScope forgets a scope that nobody needs; mu is held.
-func (m *Manager) tidyScope(k scopeKey, sc *scope) {
-	if sc.s == nil && sc.waiting == 0 && m.scopes[k] == sc {
-		delete(m.scopes, k)
-	}
-}
-
-// inScope returns the sandbox of the scope that req names, made if there is none.
-func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox, err error) {
-	k := keyOf(req.User, *req.Spec.Scope)
-	sc, leave, err := m.takeScope(ctx, k)
+// create returns the sandbox of the scope that req names, made if there is none.
+func (c Scopes) create(ctx context.Context, req CreateRequest) (r api.Sandbox, err error) {
+	m := c.m
+	sc, leave, err := m.takeScope(ctx, keyOf(req.User, *req.Spec.Scope))
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -90,17 +60,13 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 	m.mu.Unlock()
 	if s == nil {
 		if r, err = m.createNew(ctx, req); err == nil {
-			m.mu.Lock()
-			s = m.byID[r.ID] // nil when it has been removed again
-			m.mu.Unlock()
+			s = m.of(r.ID) // nil when it has been removed again
 		}
 	} else if err = usable(s, &req.Spec); err == nil {
 		if r = s.Record(); s.stopped { // it goes on, with the folders that came along now
 			if r, err = m.Keep.Start(ctx, keep.Caller{Conn: req.Conn, FDs: req.FDs}, api.StartParams{Sandbox: s.id,
 				Folders: workspace.HandedOver(&req.Spec)}); err == nil {
-				m.mu.Lock()
-				s = m.byID[r.ID]
-				m.mu.Unlock()
+				s = m.of(r.ID)
 			}
 		}
 		r.Existing = true
@@ -113,37 +79,20 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 	}
 	sc.s, s.orphaned = s, false
 	if sc.users[req.Conn] = true; gone {
-		m.leaveScope(sc, req.Conn)
+		c.leave(sc, req.Conn)
 	}
 	return r, nil
 }
 
-// leaveScope notes that a connection is gone. A session ends with the last one; mu is held.
-func (m *Manager) leaveScope(sc *scope, conn uint64) {
-	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.stopped &&
-		sc.s.spec.Scope.Kind == api.ScopeSession {
-		m.removeLocked(sc.s, "the last connection of its session ended")
+// leave notes that a connection is gone. A session ends with the last one; registry.mu is held.
+func (c Scopes) leave(sc *scope, conn uint64) {
+	if delete(sc.users, conn); sc.deserted() {
+		c.m.removeLocked(sc.s, sessionEnded)
 	}
 }
 
-// adoptScope finds the scope of a sandbox of a hutchd before; mu is held.
-func (m *Manager) adoptScope(s *Sandbox) {
-	if s.spec.Scope != nil {
-		m.scopeOf(keyOf(s.user, *s.spec.Scope)).s = s
-	}
-}
-
-// unscope says that a sandbox is no longer its scope's; mu is held.
-func (m *Manager) unscope(s *Sandbox) {
-	if s.spec.Scope == nil {
-		return
-	}
-	k := keyOf(s.user, *s.spec.Scope)
-	if sc := m.scopes[k]; sc != nil && sc.s == s {
-		sc.s = nil
-		m.tidyScope(k, sc)
-	}
-}
+// sessionEnded is why a session's sandbox is removed.
+const sessionEnded = "the last connection of its session ended"
 
 // usable refuses a scope's sandbox that has ended by itself, or is another than sp asks for. What sp does not mention
 // is as it is.
@@ -230,8 +179,9 @@ func foldersOf(list []api.Mount) []api.Mount {
 	return list
 }
 
-// Scopes lists the scopes that have a sandbox.
-func (m *Manager) Scopes(context.Context, api.Empty) (api.Scopes, error) {
+// List lists the scopes that have a sandbox.
+func (c Scopes) List(context.Context, api.Empty) (api.Scopes, error) {
+	m := c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []api.ScopeInfo
@@ -250,26 +200,19 @@ func (m *Manager) Scopes(context.Context, api.Empty) (api.Scopes, error) {
 	return api.Scopes{Scopes: list}, nil
 }
 
-// ResetScope puts a new sandbox, made as the old one was, in its place.
-func (m *Manager) ResetScope(ctx context.Context, by Caller, p api.ScopeParams) (api.Sandbox, error) {
-	scope := p.Scope
-	if err := scope.Validate(); err != nil {
-		return api.Sandbox{}, err
-	}
-	sc, leave, err := m.takeScope(ctx, keyOf(by.User, scope))
+// Reset puts a new sandbox, made as the old one was, in its place.
+func (c Scopes) Reset(ctx context.Context, by Caller, p api.ScopeParams) (api.Sandbox, error) {
+	sc, s, leave, err := c.take(ctx, by, p.Scope)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
 	defer leave()
-	s, err := m.scoped(sc, scope)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
 	folders, err := workspace.Again(&s.spec, s.dir)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
 	defer folders.Close()
+	m := c.m
 	if _, err := m.Remove(ctx, s.id); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -277,41 +220,42 @@ func (m *Manager) ResetScope(ctx context.Context, by Caller, p api.ScopeParams) 
 		Progress: func(api.Progress) {}})
 	if err != nil {
 		return api.Sandbox{}, fmt.Errorf("the sandbox of scope %s was removed, and a new one could not be made: %w",
-			scope, err)
+			p.Scope, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if sc.s = m.byID[r.ID]; scope.Kind == api.ScopeSession && len(sc.users) == 0 && sc.s != nil { // all went meanwhile
-		m.removeLocked(sc.s, "the last connection of its session ended")
+	if sc.s = m.byID[r.ID]; sc.deserted() { // all went meanwhile
+		m.removeLocked(sc.s, sessionEnded)
 	}
 	return r, nil
 }
 
-// EndScope removes a scope's sandbox.
-func (m *Manager) EndScope(ctx context.Context, by Caller, p api.ScopeParams) (api.KillResult, error) {
-	scope := p.Scope
-	if err := scope.Validate(); err != nil {
-		return api.KillResult{}, err
-	}
-	sc, leave, err := m.takeScope(ctx, keyOf(by.User, scope))
+// End removes a scope's sandbox.
+func (c Scopes) End(ctx context.Context, by Caller, p api.ScopeParams) (api.KillResult, error) {
+	_, s, leave, err := c.take(ctx, by, p.Scope)
 	if err != nil {
 		return api.KillResult{}, err
 	}
 	defer leave()
-	s, err := m.scoped(sc, scope)
-	if err != nil {
-		return api.KillResult{}, err
-	}
-	return m.Remove(ctx, s.id)
+	return c.m.Remove(ctx, s.id)
 }
 
-// scoped is the sandbox of a scope whose turn the caller has.
-func (m *Manager) scoped(sc *scope, name api.Scope) (*Sandbox, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if sc.s == nil {
-		return nil, api.Errorf(api.NotFound, "scope %s has no sandbox", name).WithField("scope").
+// take waits for the turn in a scope that has a sandbox, which leave ends.
+func (c Scopes) take(ctx context.Context, by Caller, name api.Scope) (sc *scope, s *Sandbox, leave func(), err error) {
+	if err := name.Validate(); err != nil {
+		return nil, nil, nil, err
+	}
+	sc, leave, err = c.m.takeScope(ctx, keyOf(by.User, name))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c.m.mu.Lock()
+	s = sc.s
+	c.m.mu.Unlock()
+	if s == nil {
+		leave()
+		return nil, nil, nil, api.Errorf(api.NotFound, "scope %s has no sandbox", name).WithField("scope").
 			WithHint("hutch scope ls lists the scopes")
 	}
-	return sc.s, nil
+	return sc, s, leave, nil
 }

@@ -148,17 +148,17 @@ func TestScopeEnded(t *testing.T) {
 		_, err := r.m.Create(t.Context(), request(scoped("agent:a", 1)))
 		r.refused(api.FailedPrecondition, err)
 		scope := api.Scope{Kind: api.ScopeAgent, Key: "a"}
-		fresh, err := r.m.ResetScope(t.Context(), Caller{User: 1000, Conn: 1}, api.ScopeParams{Scope: scope})
+		fresh, err := r.m.Scopes.Reset(t.Context(), Caller{User: 1000, Conn: 1}, api.ScopeParams{Scope: scope})
 		if err != nil || fresh.ID == sb.ID || r.read(fresh.ID, "tmp/file") != "" {
 			t.Errorf("%+v, %v", fresh, err)
 		}
 		if sb := r.create(scoped("agent:a", 1)); sb.ID != fresh.ID {
 			t.Errorf("%s, want %s", sb.ID, fresh.ID)
 		}
-		if _, err := r.m.EndScope(t.Context(), Caller{User: 1000}, api.ScopeParams{Scope: scope}); err != nil {
+		if _, err := r.m.Scopes.End(t.Context(), Caller{User: 1000}, api.ScopeParams{Scope: scope}); err != nil {
 			t.Error(err)
 		}
-		_, err = r.m.ResetScope(t.Context(), Caller{User: 1000, Conn: 1}, api.ScopeParams{Scope: scope})
+		_, err = r.m.Scopes.Reset(t.Context(), Caller{User: 1000, Conn: 1}, api.ScopeParams{Scope: scope})
 		r.refused(api.NotFound, err)
 		r.settle()
 		r.empty()

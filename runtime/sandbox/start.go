@@ -38,11 +38,12 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		f.described(root)
 		return nil
 	}
-	r := &f.s.record
-	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.Record.Image, o.Record.Digest, o.Record.Note, o.Record.Entry,
-		o.Record.Command
-	r.Workdir, r.User = o.Record.Workdir, o.Record.User
-	r.StopSignal = orElse(f.req.Spec.StopSignal, o.Record.StopSignal)
+	was := &o.Record
+	f.s.note(func(r *api.Sandbox) {
+		r.Image, r.Digest, r.Note, r.Entry, r.Command = was.Image, was.Digest, was.Note, was.Entry, was.Command
+		r.Workdir, r.User = was.Workdir, was.User
+		r.StopSignal = orElse(f.req.Spec.StopSignal, was.StopSignal)
+	})
 	return nil
 }
 
@@ -67,9 +68,10 @@ func (f *creation) oldFolders() error {
 	return f.m.Keep.Renew(f.s.dir)
 }
 
-// startStopped makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is
-// stopped as before.
-func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequest) (api.Sandbox, error) {
+// start makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is stopped as
+// before.
+func (b keepBox) start(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
+	m, old := b.m, b.s
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
@@ -78,7 +80,7 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 	}
 	req.origin = &origin{keep.Origin{Root: old.root, Layers: old.kept.Layers, Base: old.kept.Base,
 		Record: old.Record(), Folders: old.folders.IDs}, old}
-	s, err := m.readmit(old, &req)
+	s, err := b.readmit(&req)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -86,7 +88,7 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 	m.audit(ctx, s, "", api.AuditStarted, nil, 0)
 	f := &creation{m: m, req: &req, s: s, phases: map[string]float64{}}
 	if err = f.run(ctx); err == nil {
-		if err = m.begun(s); err != nil {
+		if err = begun(m.Keep, s); err != nil {
 			err = errors.Join(err, s.destroy())
 		}
 	}
@@ -110,7 +112,7 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 	m.admit(s)
 	record.State = api.Running
 	if s.templated.starts() {
-		if err := m.startUp(ctx, s); err != nil {
+		if err := startUp(ctx, m, s); err != nil {
 			return api.Sandbox{}, fmt.Errorf("sandbox %s runs, but what its template starts does not: %w", s.id,
 				withCause(ctx, err))
 		}
@@ -120,8 +122,8 @@ func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequ
 }
 
 // begun takes the mark from a folder: from now on it ends with its sandbox.
-func (m *Manager) begun(s *Sandbox) error {
-	if err := m.Keep.Begun(s.dir); err != nil {
+func begun(k *keep.Keep, s *Sandbox) error {
+	if err := k.Begun(s.dir); err != nil {
 		return err
 	}
 	return removeAll(filepath.Join(s.dir, outputDir))
@@ -136,13 +138,14 @@ func (s *Sandbox) stopTTL() {
 }
 
 // readmit puts a new sandbox in the place of one that is stopped.
-func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
+func (b keepBox) readmit(req *CreateRequest) (*Sandbox, error) {
+	m, old := b.m, b.s
 	record := old.Record()
 	record.State, record.Kept, record.Reason = api.Creating, false, ""
 	s := m.newSandbox(record, req.Spec, old.user)
-	s.conn, s.turn, s.templated = req.Conn, old.turn.shared(), old.templated
+	s.conn, s.turn, s.templated = req.Conn, old.turn, old.templated
 	if record.Network.Mode != api.NetNone {
-		if err := s.seen.Recall(old.wantedFile()); err != nil {
+		if err := s.seen.Recall(old.dir); err != nil {
 			return nil, err
 		}
 	}

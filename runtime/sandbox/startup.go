@@ -26,19 +26,18 @@ const maxFailedOutput = 4 << 10
 
 // startUp starts what the template says, waits until that is ready, and exposes its ports. Until it is done, a hutchd
 // that comes next removes the sandbox: nobody has it yet.
-func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
-	t := s.templated
+func startUp(ctx context.Context, m *Manager, s *Sandbox) error {
+	t, w := s.templated, &wait{m: m, s: s}
 	start := time.Now()
-	var started *exec.Exec
 	if t.Start != nil {
-		r, err := m.startCommand(ctx, s, t.Start)
-		if err != nil {
+		if err := w.start(ctx, t.Start); err != nil {
 			return err
 		}
-		started = r
 	}
-	if err := m.awaitReady(ctx, s, t.Ready, started); err != nil {
-		return err
+	if t.Ready != nil {
+		if err := w.await(ctx, t.Ready); err != nil {
+			return err
+		}
 	}
 	for _, p := range t.Ports {
 		_, err := m.Ports.Expose(ctx, api.PortExposeParams{Sandbox: s.id, Port: p.Port, Address: p.Address,
@@ -63,24 +62,21 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 	return s.save()
 }
 
-func (m *Manager) startCommand(ctx context.Context, s *Sandbox, c *api.TemplateStart) (*exec.Exec, error) {
-	p := api.ExecParams{Sandbox: s.id, Argv: c.Argv, Command: c.Command, Env: c.Env, Cwd: c.Cwd, User: c.User,
+// start starts the command.
+func (w *wait) start(ctx context.Context, c *api.TemplateStart) error {
+	p := api.ExecParams{Sandbox: w.s.id, Argv: c.Argv, Command: c.Command, Env: c.Env, Cwd: c.Cwd, User: c.User,
 		Background: true}
-	res, err := m.Execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}})
+	res, err := w.m.Execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}})
 	if err != nil {
-		return nil, fmt.Errorf("start the command of template %s: %w", s.templated.Name, err)
+		return fmt.Errorf("start the command of template %s: %w", w.s.templated.Name, err)
 	}
-	s.mu.Lock()
-	s.record.Start = res.Exec
-	s.mu.Unlock()
-	return m.Execs.Find(res.Exec)
+	w.s.note(func(r *api.Sandbox) { r.Start = res.Exec })
+	w.started, err = w.m.Execs.Find(res.Exec)
+	return err
 }
 
-// awaitReady waits for what ready names. A command that was started and fails meanwhile ends that.
-func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.TemplateReady, started *exec.Exec) error {
-	if ready == nil {
-		return nil
-	}
+// await waits for what ready names. A command that was started and fails meanwhile ends that.
+func (w *wait) await(ctx context.Context, ready *api.TemplateReady) error {
 	most := seconds(ready.TimeoutS)
 	if most == 0 {
 		most = api.DefaultReadyS * time.Second
@@ -90,11 +86,11 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 	trying, stopTrying := context.WithCancelCause(waiting)
 	defer stopTrying(nil)
 	ended := make(chan struct{}) // the command, by itself, and not well
-	if started != nil {
+	if w.started != nil {
 		go func() {
 			select {
-			case <-started.Done():
-				if code := started.Outcome().ExitCode; code != 0 {
+			case <-w.started.Done():
+				if code := w.started.Outcome().ExitCode; code != 0 {
 					close(ended)
 					stopTrying(errStartFailed) // or it would be heard of behind the end of a try
 				}
@@ -102,7 +98,7 @@ func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.Templat
 			}
 		}()
 	}
-	w := &wait{m: m, s: s, ready: ready, started: started, ended: ended}
+	w.ready, w.ended = ready, ended
 	if ready.Port != 0 {
 		return w.forPort(ctx, waiting)
 	}

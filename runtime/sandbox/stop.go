@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,28 +21,9 @@ import (
 // The folder of a stopped sandbox is on the shelf, and nothing of it is left elsewhere but another
 // *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
 
-// takeTurn finds a sandbox whose turn to be stopped, started or removed the caller has until done is called.
-func (m *Manager) takeTurn(ctx context.Context, ref string) (s *Sandbox, done func(), err error) {
-	for {
-		if s, err = m.find(ref); err != nil {
-			return nil, nil, err
-		}
-		if done, err = s.turn.take(ctx); err != nil {
-			return nil, nil, err
-		}
-		m.mu.Lock()
-		same := m.byID[s.id] == s
-		m.mu.Unlock()
-		if same {
-			return s, done, nil
-		}
-		done() // it was stopped or started meanwhile: there is another
-	}
-}
-
-// stopAndKeep is Stop for whoever has the turn; it returns what is in the place of s.
-func (m *Manager) stopAndKeep(ctx context.Context, s *Sandbox, grace time.Duration, reason string) (*Sandbox, api.Ended,
-	error) {
+// stopAndKeep is Stop, and returns what is in the place of the sandbox.
+func (b keepBox) stopAndKeep(ctx context.Context, grace time.Duration, reason string) (*Sandbox, api.Ended, error) {
+	s := b.s
 	ended := s.endedWith()
 	if s.stopped {
 		return s, ended, nil
@@ -52,11 +32,11 @@ func (m *Manager) stopAndKeep(ctx context.Context, s *Sandbox, grace time.Durati
 	case api.Creating, api.Waiting:
 		return nil, ended, s.mustRun()
 	case api.Running, api.Paused:
-		if err := m.stop(ctx, s, grace, reason); err != nil {
+		if err := b.stop(ctx, grace, reason); err != nil {
 			return nil, ended, err
 		}
 	}
-	stopped, err := m.keepStopped(s, reason)
+	stopped, err := b.keepStopped(reason)
 	return stopped, ended, err
 }
 
@@ -76,7 +56,8 @@ func (s *Sandbox) endedWith() api.Ended {
 }
 
 // keepStopped puts a sandbox that has ended on the shelf. The caller has its turn.
-func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error) {
+func (b keepBox) keepStopped(reason string) (_ *Sandbox, err error) {
+	m, s := b.m, b.s
 	defer func() {
 		if err != nil && api.ErrorCode(err) == api.Internal {
 			err = api.Errorf(api.Internal, "keep the files of sandbox %s: %w", s.id, err).
@@ -84,24 +65,24 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 		}
 	}()
 	<-s.exited
-	out, err := s.admission.take(context.Background()) // whoever looks at its files is done
+	out, err := s.gate.Take(context.Background()) // whoever looks at its files is done
 	if err != nil {
 		return nil, err
 	}
 	defer out()
-	m.quiet(s)
+	s.quiet()
 	lock, err := shelf.Hold(s.dir)
 	if err != nil {
 		return nil, err
 	}
 	if !shelf.IsMarked(s.dir) { // else an earlier try came as far
-		if err := m.pinAndKeep(s, reason); err != nil {
+		if err := b.pinAndKeep(reason); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
 	}
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
 	s.ports.AuditEnd(portsBox{m, s, 0})
-	destroyed := errors.Join(m.closePorts(s), s.destroy())
+	destroyed := errors.Join(closePorts(m.cfg.Launcher, s), s.destroy())
 	m.Execs.Forget(s.execs)
 	s.destroy = func() error { // again, should somebody try again
 		return errors.Join(m.takeDown(context.Background(), s.id), m.removeFolder(s))
@@ -112,33 +93,35 @@ func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error)
 	if destroyed != nil { // the files are safe
 		m.cfg.Logger.Error("give back what a stopped sandbox had", "sandbox", s.id, "err", destroyed)
 	}
-	p, err := m.stoppedSandbox(s.id, lock)
+	p, err := keepHost{m}.stopped(s.id, lock)
 	if err != nil {
 		return nil, err
 	}
-	p.turn = s.turn.shared() // the caller has it until all is done that it wants of p
+	p.turn = s.turn // the caller has it until all is done that it wants of p
 	m.exchange(s, p)
-	m.recall(p)
-	m.watchStopped(p)
+	execBoxOf(m, p).recall()
+	keepBox{m, p}.watchStopped()
 	return p, nil
 }
 
 // pinAndKeep makes the folder one that belongs on the shelf, with its image, or fails and leaves it what it was.
-func (m *Manager) pinAndKeep(s *Sandbox, reason string) (err error) {
+func (b keepBox) pinAndKeep(reason string) (err error) {
+	m, s := b.m, b.s
 	if s.folders.IDs, err = s.foldersNow(); err != nil {
 		return err
 	}
 	if err := m.Keep.Pin(s.id, s.root); err != nil {
 		return err
 	}
-	if err := m.keepFiles(s, reason); err != nil {
+	if err := b.keepFiles(reason); err != nil {
 		return errors.Join(err, m.Keep.Unpin(s.id))
 	}
 	return nil
 }
 
 // keepFiles makes the folder one that belongs on the shelf.
-func (m *Manager) keepFiles(s *Sandbox, reason string) error {
+func (b keepBox) keepFiles(reason string) error {
+	m, s := b.m, b.s
 	if meter.IsOwn(filepath.Join(s.dir, "fs")) { // a tmpfs, which goes
 		if err := m.Keep.CopyOwn(s.dir); err != nil {
 			return err
@@ -164,7 +147,7 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 }
 
 // quiet stops the clocks and workers of a sandbox that goes.
-func (m *Manager) quiet(s *Sandbox) {
+func (s *Sandbox) quiet() {
 	s.mu.Lock()
 	for _, t := range []*time.Timer{s.idle, s.ttl, s.claim} {
 		if t != nil {
@@ -172,17 +155,18 @@ func (m *Manager) quiet(s *Sandbox) {
 		}
 	}
 	s.mu.Unlock()
-	s.keepRest()
+	s.gate.End()
 	s.files.Close()
 }
 
-// stoppedSandbox is a sandbox on the shelf. It owns the lock.
-func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err error) {
+// stopped is a sandbox on the shelf. It owns the lock.
+func (h keepHost) stopped(id string, lock *os.File) (_ *Sandbox, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("stopped sandbox %s: %w", id, err), lock.Close())
 		}
 	}()
+	m := h.m
 	dir := m.cfg.Shelf.Box(id)
 	if err := m.Keep.Tidy(dir); err != nil {
 		return nil, err
@@ -191,9 +175,9 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	if err != nil {
 		return nil, err
 	}
-	from, err := readSaved(data)
-	if err != nil || from.Root == nil || from.Record.ID != id {
-		return nil, fmt.Errorf("record.json is not one: %w", cmp.Or(err, errNotRecord))
+	from, err := parseRecord(data, id)
+	if err != nil {
+		return nil, err
 	}
 	s := m.newSandbox(from.Record, from.Spec, from.User)
 	s.dir, s.cgroup, s.grouped, s.stopped = dir, "", false, true
@@ -203,7 +187,7 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	s.root.Release = func() {}
 	s.record.State, s.record.Kept, s.record.PID = api.Stopped, true, 0
 	if s.record.Network.Mode != api.NetNone {
-		if err := s.seen.Recall(s.wantedFile()); err != nil {
+		if err := s.seen.Recall(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -219,23 +203,9 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	return s, nil
 }
 
-// exchange puts another object in the place of a sandbox.
-func (m *Manager) exchange(old, s *Sandbox) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.byID[s.id] = s; s.name != "" && (m.byName[s.name] == nil || m.byName[s.name] == old) {
-		m.byName[s.name] = s
-	}
-	if s.spec.Scope != nil {
-		if sc := m.scopeOf(keyOf(s.user, *s.spec.Scope)); sc.s == nil || sc.s == old {
-			sc.s = s
-		}
-	}
-	m.lastBusy = time.Now()
-}
-
 // watchStopped removes a stopped sandbox when its time is over, if that is what it is to end with.
-func (m *Manager) watchStopped(s *Sandbox) {
+func (b keepBox) watchStopped() {
+	s := b.s
 	until := s.Record().Expires
 	if until == nil {
 		return
@@ -246,12 +216,13 @@ func (m *Manager) watchStopped(s *Sandbox) {
 		s.mu.Unlock()
 		return
 	}
-	s.setTTL(m, *until)
+	s.setTTL(b.m, *until)
 }
 
-// adoptStopped lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has
+// adopt lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has
 // none of others'.
-func (m *Manager) adoptStopped() error {
+func (h keepHost) adopt() error {
+	m := h.m
 	if m.cfg.Ephemeral && !m.Keep.Own() {
 		return nil
 	}
@@ -269,15 +240,15 @@ func (m *Manager) adoptStopped() error {
 		}
 		var s *Sandbox
 		if err == nil {
-			s, err = m.stoppedSandbox(id, lock)
+			s, err = h.stopped(id, lock)
 		}
 		if err != nil {
 			m.cfg.Logger.Error("take over a stopped sandbox; it stays where it is", "sandbox", id, "err", err)
 			continue
 		}
 		m.exchange(nil, s)
-		m.recall(s)
-		m.watchStopped(s)
+		execBoxOf(m, s).recall()
+		keepBox{m, s}.watchStopped()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -97,8 +98,7 @@ func (m *Manager) overBuild(req *CreateRequest, id string) (done func(), err err
 
 // described notes what the image says of how it runs, under what the spec and the template say.
 func (f *creation) described(root *spec.Root) {
-	sp, r := &f.req.Spec, &f.s.record
-	r.Image, r.Digest, r.Note = root.Ref, root.Digest, root.Note
+	sp := &f.req.Spec
 	entry, cmd := root.Config.Entrypoint, root.Config.Cmd
 	if t := f.s.templated; t != nil && (t.Entry != nil || t.Cmd != nil) {
 		if t.Entry != nil { // as in a Dockerfile: it makes the image's CMD void
@@ -108,26 +108,10 @@ func (f *creation) described(root *spec.Root) {
 			cmd = t.Cmd
 		}
 	}
-	r.Entry = entry
-	r.Command = append(append([]string{}, entry...), cmd...)
-	r.Workdir = orElse(sp.Workdir, orElse(workspace.Dir(sp), orElse(root.Config.WorkingDir, "/")))
-	r.User = orElse(sp.User, root.Config.User)
-	r.StopSignal = orElse(sp.StopSignal, root.Config.StopSignal)
-}
-
-// OfTemplate lists the sandboxes of a template: those in use, and how many wait in pools.
-func (m *Manager) OfTemplate(name string) (used, waiting int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.byID {
-		if s.templated == nil || s.templated.Name != name {
-			continue
-		}
-		if s.waits() {
-			waiting++
-		} else {
-			used++
-		}
-	}
-	return used, waiting
+	f.s.note(func(r *api.Sandbox) {
+		r.Image, r.Digest, r.Note, r.Entry = root.Ref, root.Digest, root.Note, entry
+		r.Command = append(append([]string{}, entry...), cmd...)
+		r.Workdir = cmp.Or(sp.Workdir, workspace.Dir(sp), root.Config.WorkingDir, "/")
+		r.User, r.StopSignal = orElse(sp.User, root.Config.User), orElse(sp.StopSignal, root.Config.StopSignal)
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/shellapi"
+	"github.com/hutch-sh/hutch/runtime/refusals"
 )
 
 // runNote is what the next hutchd must know of a run, at hutch-launch before the
@@ -265,7 +266,7 @@ func (sh *shell) end(limited context.Context, run *command, ev shellapi.Event,
 	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
 	res.DurationMS = ms(time.Since(run.Start))
 	r.LookWhy(res.Verdict != api.VerdictOK)
-	res.Denials, res.Failures = exec.Part(r.TakeRefused())
+	res.Denials, res.Failures = refusals.Part(r.TakeRefused())
 	res.Unguarded = r.Sandbox().Unguarded(r.ID())
 	after, memory := r.Used()
 	res.Peaks = api.Peaks{CPUMS: ms(max(0, after-run.CPU)), MemoryBytes: memory}

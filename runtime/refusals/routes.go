@@ -1,4 +1,4 @@
-package sandbox
+package refusals
 
 import (
 	"bytes"
@@ -10,23 +10,20 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// tellUnrouted tells, behind a command that failed, that it wanted to connect to an address without a network n times,
-// or somebody who runs beside it. The kernel has answered that by itself and has only counted: where to and by which
+// Unrouted reports, after a command that failed, that it wanted to connect to an address without a network n times, or
+// somebody who runs beside it. The kernel has answered that by itself and has only counted: where to and by which
 // protocol, eBPF alone would know.
-func (m *Manager) tellUnrouted(s *Sandbox, n int64) {
-	m.Denied(s.id, api.DeniedEvent{
+func (f *Refusals) Unrouted(sandbox string, n int64) {
+	f.Denied(sandbox, api.DeniedEvent{
 		Rule: "mode none", Why: "the sandbox has no network", Count: n,
 		HowToAllow: "--allow-cidr ADDRESS; which address it was, eBPF would tell (hutch doctor)",
 		Refusal:    api.Refusal{By: "route", Errno: "ENETUNREACH"},
 	})
 }
 
-// countsRoutes says whether the kernel's counter is all that there is of what s had no route for.
-func (m *Manager) countsRoutes(s *Sandbox) bool { return s.net == nil && !m.cfg.Host.EBPF.On }
-
-// unrouted is how often the kernel had no route for what a process in pid's network namespace wanted to send; 0 where
+// Routeless is how often the kernel had no route for what a process in pid's network namespace wanted to send; 0 where
 // it is gone.
-func unrouted(pid int) int64 {
+func Routeless(pid int) int64 {
 	const most = 64 << 10 // of these files, which have a few kilobytes
 	read := func(name string) []byte {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, name))

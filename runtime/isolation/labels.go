@@ -1,4 +1,4 @@
-package sandbox
+package isolation
 
 import (
 	"os"
@@ -7,8 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkAppArmor refuses what this host cannot do.
-func (h *Host) checkAppArmor(want api.AppArmor) error {
+// CheckAppArmor refuses what this host cannot do.
+func (h *Host) CheckAppArmor(want api.AppArmor) error {
 	if want != api.AppArmorOn || h.AppArmor != "" {
 		return nil
 	}
@@ -21,29 +21,29 @@ func (h *Host) checkAppArmor(want api.AppArmor) error {
 		WithHint("hutch doctor says how to load it; with auto, namespaces, mounts and seccomp stand without it")
 }
 
-// labels are what the kernel has for a process, for mandatory access control. It keeps them until it executes
+// Labels are what the kernel has for a process, for mandatory access control. It keeps them until it executes
 // something.
-type labels struct {
+type Labels struct {
 	appArmor string
 	known    bool // AppArmor has one
 	other    string
 }
 
-// labelsOf are those of PID 1, by what proc(5) has of it, which all that it starts inherits.
-func labelsOf(proc string) labels {
+// LabelsOf are those of PID 1, by what proc(5) has of it, which all that it starts inherits.
+func LabelsOf(proc string) Labels {
 	if label, err := os.ReadFile(proc + "/attr/apparmor/current"); err == nil {
-		return labels{appArmor: strings.TrimSpace(string(label)), known: true}
+		return Labels{appArmor: strings.TrimSpace(string(label)), known: true}
 	}
 	label, err := os.ReadFile(proc + "/attr/current")
 	if err != nil { // there is no such module
-		return labels{}
+		return Labels{}
 	}
-	return labels{other: strings.TrimRight(string(label), "\x00\n")}
+	return Labels{other: strings.TrimRight(string(label), "\x00\n")}
 }
 
-// addLabel adds what mandatory access control there is around a sandbox. Where a profile was asked for, another label
+// AddLabel adds what mandatory access control there is around a sandbox. Where a profile was asked for, another label
 // is an error, and where want insists one that is not enforced.
-func (h *Host) addLabel(iso *api.Isolation, l labels, want api.AppArmor) error {
+func (h *Host) AddLabel(iso *api.Isolation, l Labels, want api.AppArmor) error {
 	if l.known {
 		w, err := h.appArmorWall(l.appArmor)
 		if err != nil {

@@ -1,22 +1,19 @@
-package sandbox
+package meter
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
-	"github.com/hutch-sh/hutch/runtime/meter"
 )
 
-// granted are the limits of a sandbox: those in force, and those that this host cannot
-// enforce.
-type granted struct {
-	limits  api.Limits
-	missing []api.Unenforced
+// Granted are limits of a sandbox: those in force, and those that this host cannot enforce.
+type Granted struct {
+	Limits  api.Limits
+	Missing []api.Unenforced
 }
 
 // groupLimit is a limit that takes a cgroup's controller.
@@ -39,7 +36,8 @@ func number[T int64 | float64](field, controller, instead string, place func(*ap
 var groupLimits = []groupLimit{
 	number("cpus", "cpu", "", func(l *api.Limits) *float64 { return &l.CPUs }),
 	number("memory_bytes", "memory",
-		"each process may have so much data of its own (RLIMIT_DATA), and when all together use more the command that uses most is ended", func(l *api.Limits) *int64 { return &l.MemoryBytes }),
+		"each process may have so much data of its own (RLIMIT_DATA), and when all together use more the command that uses most is ended",
+		func(l *api.Limits) *int64 { return &l.MemoryBytes }),
 	number("pids", "pids", "each user inside may have so many processes (RLIMIT_NPROC)",
 		func(l *api.Limits) *int64 { return &l.PIDs }),
 	number("swap_bytes", "memory", "", func(l *api.Limits) *int64 { return &l.SwapBytes }),
@@ -70,17 +68,17 @@ func (h *Host) lacks(g *groupLimit) string {
 	return ""
 }
 
-// checkControllers refuses what this host cannot enforce.
-func (m *Manager) checkControllers(l *api.Limits) error {
+// CheckControllers refuses what this host cannot enforce.
+func (m *Meters) CheckControllers(l *api.Limits) error {
 	_, err := m.grant(l, false)
 	return err
 }
 
 // grant tells limits that this host can enforce from those that it cannot, which it
 // refuses unless bestEffort is set.
-func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
+func (m *Meters) grant(asked *api.Limits, bestEffort bool) (Granted, error) {
 	h := &m.cfg.Host
-	g := granted{limits: *asked}
+	g := Granted{Limits: *asked}
 	for i := range groupLimits {
 		k := &groupLimits[i]
 		v := k.value(asked)
@@ -96,23 +94,23 @@ func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 				return g, api.Errorf(api.Unavailable, "limits.%s cannot be enforced here: %s", k.field, why).
 					WithField("limits."+k.field).
 					WithHint("%s; or leave the limit out, or allow what can be had with limits.best_effort (--best-effort)",
-						orElse(h.CgroupRemedy, "hutch doctor shows what this machine offers"))
+						cmp.Or(h.CgroupRemedy, "hutch doctor shows what this machine offers"))
 			}
-			g.missing = append(g.missing, api.Unenforced{Limit: k.field, Value: v, Why: why, Instead: k.instead,
+			g.Missing = append(g.Missing, api.Unenforced{Limit: k.field, Value: v, Why: why, Instead: k.instead,
 				Metered: k.field == "memory_bytes"})
 		}
-		k.clear(&g.limits)
+		k.clear(&g.Limits)
 	}
 	return g, nil
 }
 
-// limitsOf decides about the limits of a new sandbox: what it asks for, which is a promise, and the defaults, which are
+// Grant decides about the limits of a new sandbox: what it asks for, which is a promise, and the defaults, which are
 // kept as far as this host can. A fork asks for those of its origin, which had defaults among them and may have more
 // than the host does.
-func (m *Manager) limitsOf(asked *api.Limits, fork bool) (granted, error) {
+func (m *Meters) Grant(asked *api.Limits, fork bool) (Granted, error) {
 	if !fork {
 		if err := m.checkHost(asked); err != nil {
-			return granted{}, err
+			return Granted{}, err
 		}
 	}
 	g, err := m.grant(asked, asked.BestEffort)
@@ -129,42 +127,40 @@ func (m *Manager) limitsOf(asked *api.Limits, fork bool) (granted, error) {
 	if err != nil {
 		return g, err
 	}
-	for i := range d.missing {
-		d.missing[i].Default = true
-		if d.missing[i].Limit == "memory_bytes" { // it might be in the way of a program that needs little
-			d.missing[i].Instead, d.missing[i].Metered = "", false
+	for i := range d.Missing {
+		d.Missing[i].Default = true
+		if d.Missing[i].Limit == "memory_bytes" { // it might be in the way of a program that needs little
+			d.Missing[i].Instead, d.Missing[i].Metered = "", false
 		}
 	}
-	g.limits = meter.Overlay(d.limits, g.limits)
-	g.limits.BestEffort = asked.BestEffort
-	g.missing = append(g.missing, d.missing...)
+	g.Limits = Overlay(d.Limits, g.Limits)
+	g.Limits.BestEffort = asked.BestEffort
+	g.Missing = append(g.Missing, d.Missing...)
 	return g, nil
 }
 
-// Settings are those in force.
-func (m *Manager) Settings() Settings { return *m.settings.Load() }
-
 // Defaults are the limits of sandboxes that ask for none. What the machine does not have
 // cannot be used up.
-func (m *Manager) Defaults() api.Limits {
-	h, d := &m.cfg.Host, m.settings.Load().Defaults
+func (m *Meters) Defaults() api.Limits {
+	h := &m.cfg.Host
+	d, _ := m.cfg.Sandboxes.Settings()
 	if d.CPUs >= float64(h.CPUs) {
 		d.CPUs = 0
 	}
 	if h.MemoryBytes > 0 {
 		d.MemoryBytes = min(d.MemoryBytes, h.MemoryBytes)
 	}
-	return meter.InForce(d)
+	return InForce(d)
 }
 
 // checkHost refuses what nobody can have here.
-func (m *Manager) checkHost(l *api.Limits) error {
+func (m *Meters) checkHost(l *api.Limits) error {
 	h := &m.cfg.Host
-	_, disk, err := diskuse.FreeAt(m.cfg.Dir)
+	_, disk, err := diskuse.FreeAt(h.Dir)
 	if err != nil {
 		return err
 	}
-	if most := m.settings.Load().Exec.MaxTimeoutS; l.TimeoutS > most {
+	if _, most := m.cfg.Sandboxes.Settings(); l.TimeoutS > most {
 		return exec.TooLong("limits.timeout_s", l.TimeoutS, most)
 	}
 	for _, b := range []struct {
@@ -196,39 +192,13 @@ func (m *Manager) checkHost(l *api.Limits) error {
 			WithField("limits.cpuset").
 			WithHint("this machine has CPUs 0 to %d", h.CPUs-1)
 	}
-	return h.hard().Check("limits.rlimits", &l.Rlimits)
+	return h.Hard.Check("limits.rlimits", &l.Rlimits)
 }
 
-// limit puts the limits in force, before the first command. What PID 1 has used until then
-// was hutch's own.
-func (f *creation) limit(ctx context.Context) error {
-	if f.s.cgroup == "" {
-		return nil
-	}
-	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, meter.OfGroup(f.s.limits())); err != nil {
-		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
-			WithHint("`hutch doctor` shows what this machine offers")
-	}
-	return f.watchLimits(ctx)
-}
-
-// watchLimits hears of limits that are met, of one that has them in force.
-func (f *creation) watchLimits(context.Context) error {
-	if f.s.cgroup != "" {
-		f.undo.Add(f.m.watchLimits(f.s))
-	}
-	return nil
-}
-
-// hard are the limits that no command can go above.
-func (h *Host) hard() exec.HardLimits { return exec.HardLimits{NoFile: h.NoFileHard, NProc: h.NProc} }
-
-// standIns are limits of each process that stand in for those of the whole sandbox.
-func (m *Manager) standIns(s *Sandbox) (nproc, data uint64) {
-	nproc = m.cfg.Host.NProc
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, u := range s.record.Unenforced {
+// StandIns are limits of each process that stand in for those of the whole sandbox.
+func (t *Meter) StandIns() (nproc, data uint64) {
+	nproc = t.all.cfg.Host.Hard.NProc
+	for _, u := range t.of.Record().Unenforced {
 		switch {
 		case u.Limit == "pids":
 			nproc = min(nproc, uint64(u.Value))
@@ -250,6 +220,3 @@ func regranted(missing []api.Unenforced, l *api.Limits, more []api.Unenforced) [
 	})
 	return append(kept, more...)
 }
-
-// plain is a number without an exponent.
-func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -1,4 +1,4 @@
-package sandbox
+package isolation
 
 import (
 	"strings"
@@ -39,7 +39,7 @@ func TestLabels(t *testing.T) {
 		{Host{}, api.AppArmorAuto, true},
 		{Host{}, "", true},
 	} {
-		if err := c.host.checkAppArmor(c.want); (err == nil) != c.ok || err != nil &&
+		if err := c.host.CheckAppArmor(c.want); (err == nil) != c.ok || err != nil &&
 			api.ErrorCode(err) != api.Unavailable {
 			t.Errorf("%+v: %v", c, err)
 		}

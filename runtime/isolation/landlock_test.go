@@ -1,4 +1,4 @@
-package sandbox
+package isolation
 
 import (
 	"testing"
@@ -25,14 +25,14 @@ func TestLandlock(t *testing.T) {
 		{lacks, api.LandlockOn, api.Unavailable, 0, "no"},
 		{lacks, api.LandlockOff, "", 0, "no"},
 	} {
-		err := c.host.checkLandlock(c.want)
+		err := c.host.CheckLandlock(c.want)
 		if (err == nil) != (c.code == "") || err != nil && api.ErrorCode(err) != c.code {
 			t.Errorf("%q, ABI %d: %v, want %q", c.want, c.host.LandlockABI, err, c.code)
 		}
 		var iso api.Isolation
-		c.host.addLandlock(&iso, c.want)
+		c.host.AddLandlock(&iso, c.want)
 		if w := iso.Walls[0]; iso.LandlockABI != c.abi || w.Status != c.wall || w.Detail == "" ||
-			c.host.landlockOf(c.want) != c.abi {
+			c.host.LandlockOf(c.want) != c.abi {
 			t.Errorf("%q, ABI %d: %+v", c.want, c.host.LandlockABI, iso)
 		}
 	}

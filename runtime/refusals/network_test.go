@@ -1,7 +1,9 @@
-package sandbox
+package refusals
 
 import (
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,8 +11,8 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/exec"
-	"github.com/hutch-sh/hutch/runtime/refusals"
+	"github.com/hutch-sh/hutch/runtime/guard"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
 // noted is an event as it was sent.
@@ -22,6 +24,7 @@ type noted struct {
 type notes struct {
 	all    []noted
 	failed []api.FailedEvent
+	other  []any
 }
 
 func (n *notes) Emit(_ api.EventKind, _, id string, data any) {
@@ -29,16 +32,46 @@ func (n *notes) Emit(_ api.EventKind, _, id string, data any) {
 		n.failed = append(n.failed, f)
 		return
 	}
-	n.all = append(n.all, noted{id, data.(api.DeniedEvent)})
+	if d, ok := data.(api.DeniedEvent); ok {
+		n.all = append(n.all, noted{id, d})
+		return
+	}
+	n.other = append(n.other, data)
 }
 
-func refusing(t *testing.T) (*Manager, *Sandbox, *notes) {
+// fake is a sandbox, and the only one of its daemon.
+type fake struct {
+	*notes
+	ledger   Ledger
+	record   api.Sandbox
+	dir      string
+	early    bool
+	guards   guard.Folders
+	readOnly []ReadOnly
+	audited  []api.AuditKind
+}
+
+func (f *fake) Listed(id string) (Sandbox, bool)            { return f, id == f.ID() }
+func (f *fake) ID() string                                  { return "sb_1" }
+func (f *fake) Dir() string                                 { return f.dir }
+func (f *fake) Record() api.Sandbox                         { return f.record }
+func (f *fake) Ledger() *Ledger                             { return &f.ledger }
+func (f *fake) Attribute(api.Denial, uint64) string         { return "ex_1" }
+func (f *fake) Caller(api.Denial, *guestapi.Refused) string { return "ex_2" }
+func (f *fake) HoldEarly(guestapi.Refused) bool             { return f.early }
+func (f *fake) Guards() guard.Folders                       { return f.guards }
+func (f *fake) ReadOnly() []ReadOnly                        { return f.readOnly }
+func (f *fake) Audit(kind api.AuditKind, _ string, _ any)   { f.audited = append(f.audited, kind) }
+
+func (f *fake) Explain(_ string, nr uint32, _ [6]uint64) (call, why, how string, quiet bool) {
+	return fmt.Sprintf("call%d", nr), "it is refused", "allow it", nr == 0
+}
+
+func refusing(t *testing.T) (*Refusals, *fake, *notes) {
 	t.Helper()
 	n := &notes{}
-	m := NewManager(Config{Events: n})
-	s := &Sandbox{id: "sb_1", execs: exec.NewSet(exec.ClockState{})}
-	m.byID[s.id] = s
-	return m, s, n
+	f := &fake{notes: n}
+	return New(Config{Sandboxes: f, Seccomp: f, Events: n, Log: slog.New(slog.DiscardHandler)}), f, n
 }
 
 func denied(name string) api.DeniedEvent {
@@ -49,7 +82,7 @@ func denied(name string) api.DeniedEvent {
 // TestDeniedGone: what a sandbox is refused that is not there is told all the same.
 func TestDeniedGone(t *testing.T) {
 	m, s, n := refusing(t)
-	m.Denied(s.id, denied("nobody.test"))
+	m.Denied(s.ID(), denied("nobody.test"))
 	m.Denied("sb_gone", denied("gone.test"))
 	if len(n.all) != 2 || n.all[0].Name != "nobody.test" || n.all[1].Name != "gone.test" {
 		t.Errorf("events %+v", n.all)
@@ -62,24 +95,24 @@ func TestDeniedFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, n := refusing(t)
 		for range 500 {
-			m.Denied(s.id, denied("same.test"))
+			m.Denied(s.ID(), denied("same.test"))
 		}
 		if len(n.all) != 1 {
 			t.Fatalf("%d events for one thing", len(n.all))
 		}
-		testenv.Elapse(refusals.Pause)
-		m.Denied(s.id, denied("same.test"))
+		testenv.Elapse(Pause)
+		m.Denied(s.ID(), denied("same.test"))
 		if last := n.all[len(n.all)-1]; len(n.all) != 2 || last.Count != 500 {
 			t.Errorf("%d events, the last is %+v", len(n.all), last)
 		}
 		for i := range 5000 {
-			m.Denied(s.id, denied(fmt.Sprintf("n%d.test", i)))
+			m.Denied(s.ID(), denied(fmt.Sprintf("n%d.test", i)))
 		}
-		if len(n.all) > refusals.Burst+2+refusals.Rate {
+		if len(n.all) > Burst+2+Rate {
 			t.Errorf("%d events at once", len(n.all))
 		}
 		testenv.Elapse(time.Minute)
-		m.Denied(s.id, denied("last.test"))
+		m.Denied(s.ID(), denied("last.test"))
 		var told int64
 		for _, e := range n.all {
 			told += e.Count + e.Untold
@@ -87,12 +120,12 @@ func TestDeniedFlood(t *testing.T) {
 		if told != 501+5001 {
 			t.Errorf("events tell of %d refusals", told)
 		}
-		all, untold := s.seen.Read()
+		all, untold := s.ledger.Read()
 		var kept int64
 		for _, d := range all {
 			kept += d.Count
 		}
-		if len(all) != refusals.MaxKept || kept+untold != 501+5001 {
+		if len(all) != MaxKept || kept+untold != 501+5001 {
 			t.Errorf("%d kept with %d refusals, %d untold", len(all), kept, untold)
 		}
 	})
@@ -104,9 +137,9 @@ func TestReasonsApart(t *testing.T) {
 	for _, why := range []string{"no server name", "asks for other.test", "no server name"} {
 		d := denied("web.test")
 		d.Why, d.HowToAllow = why, "allow what "+why
-		m.Denied(s.id, d)
+		m.Denied(s.ID(), d)
 	}
-	all, _ := s.seen.Read()
+	all, _ := s.ledger.Read()
 	got := map[string]int64{}
 	for _, d := range all {
 		got[d.Why+": "+d.HowToAllow] = d.Count
@@ -126,22 +159,21 @@ func TestLookupFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, n := refusing(t)
 		for i := range 5000 {
-			m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("n%d.test", i)},
+			m.Denied(s.ID(), api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("n%d.test", i)},
 				Rule: "mode none", Why: "no"})
 		}
 		flood := len(n.all)
-		m.Denied(s.id, denied("web.test"))
-		m.Failed(s.id, api.FailedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: "down.test", Port: 443},
+		m.Denied(s.ID(), denied("web.test"))
+		m.Failed(s.ID(), api.FailedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: "down.test", Port: 443},
 			Why: "nothing listens", Hint: "start it"})
 		if len(n.all) != flood+1 || len(n.failed) != 1 {
 			t.Errorf("%d events of denials behind the flood, %d of failures", len(n.all)-flood, len(n.failed))
 		}
-		kept := s.network()
-		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != refusals.MaxKept+1 ||
-			len(kept.Failures) != 1 ||
-			!hasTarget(kept.Denials, "web.test:443") {
-			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(kept.Denials),
-				len(kept.Failures), last)
+		all, _ := s.ledger.Read()
+		denials, failures := Part(all)
+		if len(denials) != MaxKept+1 || len(failures) != 1 || !hasTarget(denials, "web.test:443") {
+			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(denials), len(failures),
+				denials[len(denials)-1])
 		}
 	})
 }
@@ -155,23 +187,23 @@ func hasTarget(list []api.Denial, target string) bool {
 func TestWanted(t *testing.T) {
 	m, s, _ := refusing(t)
 	s.dir = t.TempDir()
-	m.Denied(s.id, denied("before.test"))
-	if got := s.seen.Wanted(); len(got) > 0 {
+	m.Denied(s.ID(), denied("before.test"))
+	if got := s.ledger.Wanted(); len(got) > 0 {
 		t.Errorf("without mode learn: %v", got)
 	}
 	s.record.Network.Mode = api.NetLearn
-	m.Passed(s.id, denied("a.test").NetTarget, "allow *")
-	m.Passed(s.id, denied("a.test").NetTarget, "allow *")
+	m.Passed(s.ID(), denied("a.test").NetTarget, "allow *")
+	m.Passed(s.ID(), denied("a.test").NetTarget, "allow *")
 	m.Passed("sb_gone", denied("x.test").NetTarget, "allow *")
-	m.Denied(s.id, denied("b.test"))
-	if err := appendLine(s.wantedFile(), []byte(`{"name":"cut`)); err != nil {
+	m.Denied(s.ID(), denied("b.test"))
+	if err := appendLine(filepath.Join(s.dir, Learned), []byte(`{"name":"cut`)); err != nil {
 		t.Fatal(err)
 	}
-	var next refusals.Ledger
-	if err := next.Recall(s.wantedFile()); err != nil {
+	var next Ledger
+	if err := next.Recall(s.dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []*refusals.Ledger{&s.seen, &next} {
+	for _, l := range []*Ledger{&s.ledger, &next} {
 		got := []string{}
 		for _, w := range l.Wanted() {
 			got = append(got, w.Where())
@@ -180,16 +212,16 @@ func TestWanted(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	}
-	for i := range 2 * refusals.MaxTargets { // lookups, which take no room
-		m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("l%d.test", i)}, Rule: "record type"})
+	for i := range 2 * MaxTargets { // lookups, which take no room
+		m.Denied(s.ID(), api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("l%d.test", i)}, Rule: "record type"})
 	}
-	if got := s.seen.Wanted(); len(got) != 2 {
+	if got := s.ledger.Wanted(); len(got) != 2 {
 		t.Errorf("%d are kept with lookups", len(got))
 	}
-	for i := range 2 * refusals.MaxTargets {
-		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1}, "allow *")
+	for i := range 2 * MaxTargets {
+		m.Passed(s.ID(), api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1}, "allow *")
 	}
-	if got := s.seen.Wanted(); len(got) != refusals.MaxTargets {
+	if got := s.ledger.Wanted(); len(got) != MaxTargets {
 		t.Errorf("%d are kept", len(got))
 	}
 }

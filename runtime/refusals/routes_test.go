@@ -1,4 +1,4 @@
-package sandbox
+package refusals
 
 import (
 	"os"
@@ -21,7 +21,7 @@ func TestUnrouted(t *testing.T) {
 	if _, err := os.Stat("/proc/self/net/snmp"); err != nil {
 		t.Fatal(err)
 	}
-	if n := unrouted(os.Getpid()); n < 0 {
+	if n := Routeless(os.Getpid()); n < 0 {
 		t.Errorf("%d here", n)
 	}
 }

@@ -1,4 +1,4 @@
-package sandbox
+package isolation
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkLandlock refuses what this kernel cannot do.
-func (h *Host) checkLandlock(want api.Landlock) error {
+// CheckLandlock refuses what this kernel cannot do.
+func (h *Host) CheckLandlock(want api.Landlock) error {
 	if want != api.LandlockOn || h.LandlockABI > 0 {
 		return nil
 	}
@@ -16,18 +16,18 @@ func (h *Host) checkLandlock(want api.Landlock) error {
 		WithHint("use auto: mounts, namespaces and seccomp stand without it, and hutch inspect says that it is missing")
 }
 
-// landlockOf is the ABI of the domain that commands get; 0 is none.
-func (h *Host) landlockOf(want api.Landlock) int {
+// LandlockOf is the ABI of the domain that commands get; 0 is none.
+func (h *Host) LandlockOf(want api.Landlock) int {
 	if want == api.LandlockOff {
 		return 0
 	}
 	return h.LandlockABI
 }
 
-// addLandlock tells of that domain. PID 1 starts no command outside of it: the first
+// AddLandlock tells of that domain. PID 1 starts no command outside of it: the first
 // fails where it cannot be made.
-func (h *Host) addLandlock(iso *api.Isolation, want api.Landlock) {
-	iso.LandlockABI = h.landlockOf(want)
+func (h *Host) AddLandlock(iso *api.Isolation, want api.Landlock) {
+	iso.LandlockABI = h.LandlockOf(want)
 	w := api.Wall{Name: "landlock", Status: "yes",
 		Detail: fmt.Sprintf("ABI %d: commands open nothing that is not beneath the sandbox's root", iso.LandlockABI)}
 	if iso.LandlockABI == 0 {

@@ -1,11 +1,11 @@
-package sandbox
+package isolation
 
 import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkIDs refuses ids that would be emulated although there are real ones.
-func (h *Host) checkIDs(want api.IDs) error {
+// CheckIDs refuses ids that would be emulated although there are real ones.
+func (h *Host) CheckIDs(want api.IDs) error {
 	if want != api.IDsEmulate || h.UserMap == "single" {
 		return nil
 	}
@@ -14,21 +14,21 @@ func (h *Host) checkIDs(want api.IDs) error {
 		WithField("ids").WithHint("leave it out, or use auto")
 }
 
-// emulatesIDs reports whether PID 1 is to answer for ids that there are not.
-func (h *Host) emulatesIDs(want api.IDs) bool {
+// EmulatesIDs reports whether PID 1 is to answer for ids that there are not.
+func (h *Host) EmulatesIDs(want api.IDs) bool {
 	return h.UserMap == "single" && want != api.IDsReal
 }
 
-// addIDs tells what other ids than root's are; can is what PID 1 says of itself, which is believed: nothing but
+// AddIDs tells what other ids than root's are; can is what PID 1 says of itself, which is believed: nothing but
 // convenience depends on it.
-func (h *Host) addIDs(iso *api.Isolation, want api.IDs, can bool) error {
+func (h *Host) AddIDs(iso *api.Isolation, want api.IDs, can bool) error {
 	if h.UserMap != "single" {
 		return nil
 	}
 	w := api.Wall{Name: "ids", Status: "no",
 		Detail: "emulated: PID 1 says that files are given and users taken on, and nothing of it keeps processes of the sandbox apart"}
 	switch {
-	case can && h.emulatesIDs(want):
+	case can && h.EmulatesIDs(want):
 	case want == api.IDsEmulate:
 		return api.Errorf(api.Unavailable,
 			"ids: emulate takes Linux 5.19, nothing around hutch that listens to system calls already, and no limit of file locks (ulimit -Hx)").

@@ -6,7 +6,9 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
@@ -230,6 +232,51 @@ func TestFiles(t *testing.T) {
 	if got := s.ask(t, "GET", at+"?path=/root/kept", nil); string(got.body) != "old" {
 		t.Errorf("what an upload that broke off has left: %q", got.body)
 	}
+}
+
+// TestConditions: of clients who write what they have read and one more, none loses what another has written.
+func TestConditions(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	const writers, each = 5, 6
+	w := world.New(t)
+	s := serve(t, w)
+	at := "/sandboxes/" + s.sandbox(t, object{}) + "/files?path=/root/count"
+	s.ask(t, "PUT", at, strings.NewReader("100")).want(http.StatusOK)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				a := s.ask(t, "GET", at, nil)
+				n, err := strconv.Atoi(string(a.body))
+				if err != nil {
+					t.Errorf("%d: %s", a.status, a.body)
+					return
+				}
+				switch a = s.ask(t, "PUT", at, strings.NewReader(strconv.Itoa(n+1)), "If-Match",
+					a.header.Get("ETag")); a.status {
+				case http.StatusOK:
+					done++
+				case http.StatusPreconditionFailed:
+				default:
+					t.Errorf("%d: %s", a.status, a.body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := s.ask(t, "GET", at, nil); string(got.body) != strconv.Itoa(100+writers*each) {
+		t.Errorf("%s after %d writes", got.body, writers*each)
+	}
+	gone := strings.Replace(at, "count", "gone", 1)
+	for _, tag := range []string{"*", `"1-2-3"`} {
+		s.ask(t, "PUT", gone, strings.NewReader("x"), "If-Match", tag).
+			fails(http.StatusPreconditionFailed, "precondition_failed")
+	}
+	s.ask(t, "PUT", at, strings.NewReader("x"), "If-Match", "*", "If-None-Match", "*").
+		fails(http.StatusBadRequest, "invalid_argument", "If-None-Match")
+	s.ask(t, "PUT", at, strings.NewReader("x"), "If-Match", "*").want(http.StatusOK)
 }
 
 // failing is the end of a connection in the middle of a body.

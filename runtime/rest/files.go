@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -106,8 +105,8 @@ func (s *Server) SendFile(w http.ResponseWriter, r *http.Request, p api.FilePara
 	return nil
 }
 
-// etag changes with whatever writes the file: its size, and when it was written, to the nanosecond.
-func etag(st *api.File) string { return fmt.Sprintf(`"%x-%x"`, st.MTime.UnixNano(), st.Size) }
+// etag changes with whatever writes the file or takes its place.
+func etag(st *api.File) string { return `"` + st.Version + `"` }
 
 func (s *Server) listFiles(r *http.Request) (any, error) {
 	p := fileOf(r)
@@ -213,41 +212,59 @@ func (f *remote) end() {
 
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := fileOf(r)
-	if err := s.precondition(r, p); err != nil {
+	q := api.FileWriteParams{FileParams: p, Mode: r.URL.Query().Get("mode"), Parents: true,
+		Exclusive: r.Header.Get("If-None-Match") == "*"}
+	if err := s.precondition(r, &q); err != nil {
 		return nil, err
 	}
 	size := r.ContentLength
 	if size > s.cfg.MaxUpload {
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxUpload}
 	}
-	q := api.FileWriteParams{FileParams: p, Mode: r.URL.Query().Get("mode"), Parents: true,
-		Exclusive: r.Header.Get("If-None-Match") == "*"}
 	if size >= 0 {
 		q.SizeBytes = &size
 	}
 	written, err := s.Store(w, r, q, nil)
-	if q.Exclusive && api.ErrorCode(err) == api.AlreadyExists {
-		return nil, problem(http.StatusPreconditionFailed, codeConflict, "leave out If-None-Match to replace it",
+	var e *api.Error
+	switch {
+	case q.Exclusive && api.ErrorCode(err) == api.AlreadyExists:
+		err = problem(http.StatusPreconditionFailed, codeConflict, "leave out If-None-Match to replace it",
 			"%s exists", p.Path)
+	case errors.As(err, &e) && (e.Field == "if_version" || q.Create != nil && e.Code == api.NotFound):
+		err = otherFile(p.Path)
 	}
 	return answered(written, err)
 }
 
-// precondition holds If-Match against the file that is there.
-func (s *Server) precondition(r *http.Request, p api.FileParams) error {
+// precondition makes If-Match the condition of a write. It is held against the file that is there now, so that a body
+// need not be sent for nothing, and again where the new file takes its place.
+func (s *Server) precondition(r *http.Request, p *api.FileWriteParams) error {
 	want := r.Header.Get("If-Match")
 	if want == "" {
 		return nil
 	}
-	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
-	if err != nil && api.ErrorCode(err) != api.NotFound {
+	if p.Exclusive {
+		return api.Errorf(api.InvalidArgument, "If-Match: given together with If-None-Match").WithField("If-Match").
+			WithHint("give one of them")
+	}
+	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p.FileParams, Follow: true})
+	switch {
+	case api.ErrorCode(err) == api.NotFound || err == nil && want != "*" && !isOneOf(want, etag(&st)):
+		return otherFile(p.Path)
+	case err != nil:
 		return err
+	case want == "*":
+		there := false
+		p.Create = &there
+	default:
+		p.IfVersion = st.Version
 	}
-	if err == nil && (want == "*" || isOneOf(want, etag(&st))) {
-		return nil
-	}
+	return nil
+}
+
+func otherFile(path string) error {
 	return problem(http.StatusPreconditionFailed, codeConflict, "read it again, and send the ETag of that",
-		"%s is another file than If-Match says", p.Path)
+		"%s is another file than If-Match says", path)
 }
 
 func isOneOf(header, tag string) bool {

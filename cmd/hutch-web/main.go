@@ -92,7 +92,7 @@ func run(ctx context.Context) (err error) {
 	defer s.Close()
 	servers := []server{{s.HTTP(), rest.Limited(l, maxConns)}}
 	if cfg.E2B != "" {
-		second, end, serr := serverE2B(cfg.E2B, s, token, log, places.Runtime)
+		second, end, serr := serverE2B(ctx, cfg.E2B, s, token, log, places)
 		if serr != nil {
 			return serr
 		}
@@ -109,7 +109,7 @@ type server struct {
 }
 
 // serverE2B listens for those who speak as E2B's SDKs do.
-func serverE2B(address string, s *rest.Server, token string, log *slog.Logger, dir string) (_ server, end func() error,
+func serverE2B(ctx context.Context, address string, s *rest.Server, token string, log *slog.Logger, places paths.Paths) (_ server, end func() error,
 	err error) {
 	at, err := api.ParsePortAddress(address)
 	if err != nil {
@@ -122,17 +122,16 @@ func serverE2B(address string, s *rest.Server, token string, log *slog.Logger, d
 	if err != nil {
 		return server{}, nil, err
 	}
-	release, err := claim(dir, l)
+	release, err := claim(places.Runtime, l)
 	if err != nil {
 		return server{}, nil, errors.Join(err, l.Close())
 	}
-	sockets, err := os.MkdirTemp(dir, "e2b-")
+	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP: there is no path
+	shape, err := e2b.New(ctx, e2b.Config{REST: s, Token: token, Domain: "localhost:" + strconv.Itoa(port), Log: log,
+		Folder: filepath.Join(places.Runtime, "e2b-"+places.SocketID()+"-")})
 	if err != nil {
 		return server{}, nil, errors.Join(err, l.Close(), release())
 	}
-	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP: there is no path
-	shape := e2b.New(e2b.Config{REST: s, Token: token, Domain: "localhost:" + strconv.Itoa(port),
-		Dir: sockets, Log: log})
 	fmt.Fprintf(os.Stderr, "hutch-web: E2B's shape on http://%s\n", l.Addr())
 	return server{s.Shaped(shape.Handler()), rest.Limited(l, maxConns)}, func() error {
 		err := shape.Close()

@@ -36,7 +36,7 @@ func moreRoutes() []route {
 				return nil, err
 			})},
 		{method: "POST", path: oneSnapshot + "/fork", name: "forkSnapshot", tag: "snapshots", code: http.StatusCreated,
-			body: of[Fork](), answer: of[Sandboxes](),
+			body: of[Fork](), answer: of[Sandboxes](), headers: []parameter{idempotency},
 			summary: "Makes sandboxes that go on from the files of a snapshot.",
 			serve: asked(func(s *Server, r *http.Request, f *Fork) (any, error) {
 				return s.forked(r, f, api.ForkParams{Snapshot: r.PathValue("snapshot")})

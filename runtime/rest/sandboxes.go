@@ -70,6 +70,7 @@ func sandboxRoutes() []route {
 			})},
 		{method: "POST", path: oneSandbox + "/fork", name: "forkSandbox", tag: "sandboxes", code: http.StatusCreated,
 			body: of[Fork](), answer: of[Sandboxes](), summary: "Makes sandboxes that go on from the files of another.",
+			headers: []parameter{idempotency},
 			notes: "Processes and memory are not in them.", serve: asked((*Server).fork)},
 		{method: "GET", path: oneSandbox + "/metrics", name: "getMetrics", tag: "sandboxes", answer: of[api.Stats](),
 			summary: "Says what a sandbox uses, and has used, of CPU time, memory, processes and disk.",
@@ -231,24 +232,31 @@ func (s *Server) Create(r *http.Request, n *NewSandbox, own map[string]string) (
 	for name, value := range own {
 		sp.Labels[labelPrefix+name] = value
 	}
-	return s.once(r, n, &sp, func(ctx context.Context) (Sandbox, error) {
-		sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
-		if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
-			err = api.Errorf(api.PermissionDenied,
-				"image %.200q is not here, and clients may not have it fetched: %w",
-				sp.Image, err).WithField("image").
-				WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
-		}
-		if err == nil && !s.sees(sb.Labels) { // of a scope that has one
-			err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
-				WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
-		}
-		if err != nil {
-			return Sandbox{}, err
-		}
-		s.mine.note(sb.ID, true)
-		return sandboxOf(&sb), nil
+	made, _, err := s.once(r, n, sp.Labels, func(ctx context.Context) ([]api.Sandbox, error) {
+		sb, err := s.createSpec(ctx, sp)
+		return []api.Sandbox{sb}, err
 	})
+	if err != nil {
+		return Sandbox{}, err
+	}
+	return sandboxOf(&made[0]), nil
+}
+
+func (s *Server) createSpec(ctx context.Context, sp api.Spec) (api.Sandbox, error) {
+	sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
+	if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
+		err = api.Errorf(api.PermissionDenied, "image %.200q is not here, and clients may not have it fetched: %w",
+			sp.Image, err).WithField("image").
+			WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
+	}
+	if err == nil && !s.sees(sb.Labels) { // of a scope that has one
+		err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
+			WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
+	}
+	if err == nil {
+		s.mine.note(sb.ID, true)
+	}
+	return sb, err
 }
 
 func (s *Server) list(r *http.Request) (any, error) {
@@ -332,7 +340,7 @@ func (s *Server) fork(r *http.Request, f *Fork) (any, error) {
 
 // forked makes forks of what p names.
 func (s *Server) forked(r *http.Request, f *Fork, p api.ForkParams) (any, error) {
-	made, err := s.Fork(r.Context(), f, p, nil)
+	made, _, err := s.Fork(r, f, p, nil)
 	if err != nil {
 		return nil, err
 	}

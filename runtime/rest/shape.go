@@ -47,24 +47,25 @@ func (s *Server) SetNetwork(ctx context.Context, sandbox string, n *NetworkPolic
 	return err
 }
 
-// Fork makes forks of what p names, which the client sees. own is as of Create.
-func (s *Server) Fork(ctx context.Context, f *Fork, p api.ForkParams, own map[string]string) ([]api.Sandbox, error) {
+// Fork makes forks of what p names, which the client sees, or finds those that a request with the same Idempotency-Key
+// has made. own is as of Create.
+func (s *Server) Fork(r *http.Request, f *Fork, p api.ForkParams, own map[string]string) (made []api.Sandbox,
+	existing bool, err error) {
 	all, err := forkLabels(f.Metadata)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for name, value := range own {
 		all[labelPrefix+name] = value
 	}
 	p.Count, p.Name, p.Labels = f.Count, f.Name, all
-	res, err := do(ctx, s, api.CallSandboxFork, p)
-	if err != nil {
-		return nil, err
-	}
-	for i := range res.Sandboxes {
-		s.mine.note(res.Sandboxes[i].ID, true)
-	}
-	return res.Sandboxes, nil
+	return s.once(r, []any{f, p.Sandbox, p.Snapshot}, all, func(ctx context.Context) ([]api.Sandbox, error) {
+		res, err := do(ctx, s, api.CallSandboxFork, p)
+		for i := range res.Sandboxes {
+			s.mine.note(res.Sandboxes[i].ID, true)
+		}
+		return res.Sandboxes, err
+	})
 }
 
 // Snapshot keeps what the files of a sandbox are now.

@@ -9,6 +9,7 @@
 package e2b
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -31,8 +32,9 @@ type Config struct {
 	Token string
 	// Domain is what getHost makes names below: localhost and the port of the listener.
 	Domain string
-	// Dir is a folder of the user's alone, which is removed in the end, for sockets to servers in sandboxes.
-	Dir string
+	// Folder is how the path of a folder begins that the server makes, for sockets to servers in sandboxes: the same for
+	// all servers of one daemon, and no other's.
+	Folder string
 	Log *slog.Logger
 }
 
@@ -48,18 +50,26 @@ type Server struct {
 	watchers watchers
 	contexts contexts
 	previews previews
+	folder   *folder
 }
 
-// New makes a server.
-func New(cfg Config) *Server {
-	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20),
-		previews: previews{log: cfg.Log, dir: cfg.Dir}}
+// New makes a server. What servers before it have left, which were killed, is ended.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20)}
+	var err error
+	if s.folder, err = newFolder(cfg.Folder); err != nil {
+		return nil, err
+	}
+	s.previews = previews{log: cfg.Log, dir: s.folder.Name()}
+	s.endOthers(ctx)
+	return s, nil
 }
 
 // Close ends what runs in sandboxes for clients that poll, and the ways to servers in them.
 func (s *Server) Close() error {
 	s.watchers.close()
-	return s.previews.close(s)
+	s.previews.close(s)
+	return s.folder.remove()
 }
 
 // Handler answers all requests: those for names of sandboxes, and those that the guard lets pass.

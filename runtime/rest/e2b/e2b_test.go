@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,15 +26,25 @@ import (
 const token = "0123456789abcdef"
 
 // alone is a server whose daemon never answers.
-func alone() *Server {
+func alone(t testing.TB) *Server {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	return New(Config{Token: token, Log: log, REST: rest.New(rest.Config{Token: token, Log: log,
-		Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})})
+	s, err := New(t.Context(), Config{Token: token, Log: log, Folder: filepath.Join(t.TempDir(), "x-"), REST: rest.New(rest.Config{Token: token,
+		Log: log, Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // TestTokens: those of a sandbox are its own, one for each use, and name it.
 func TestTokens(t *testing.T) {
-	s := alone()
+	s := alone(t)
 	all := map[string]bool{}
 	for _, id := range []string{"sb_a", "sb_b", "sb_a\x00access"} {
 		for _, what := range []string{forAccess, forTraffic} {
@@ -45,7 +56,7 @@ func TestTokens(t *testing.T) {
 			all[text] = true
 		}
 	}
-	other := alone()
+	other := alone(t)
 	other.cfg.Token = token[1:]
 	if s.tokenOf("sb_a", forAccess) == other.tokenOf("sb_a", forAccess) {
 		t.Error("another server's token is the same")
@@ -140,7 +151,7 @@ func TestResults(t *testing.T) {
 // FuzzMessages: whatever is sent to a procedure, with the token of a sandbox or without, is refused, and costs in
 // proportion to its length.
 func FuzzMessages(f *testing.F) {
-	s := alone()
+	s := alone(f)
 	var paths []string
 	handlers := map[string]http.Handler{}
 	for pattern, h := range s.boxRoutes() {
@@ -184,7 +195,7 @@ func FuzzMessages(f *testing.F) {
 
 // FuzzForm: forms as SDKs and others send them are read or refused.
 func FuzzForm(f *testing.F) {
-	s := alone()
+	s := alone(f)
 	f.Add("x", []byte("--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"../a/b\"\r\n\r\nup\r\n--x--\r\n"))
 	f.Fuzz(func(t *testing.T, boundary string, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/files", http.NoBody)

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -119,15 +120,25 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.endless(r.Context(), sb.ID); err != nil {
-		return 0, nil, err
-	}
 	if t.Memory != nil && !*t.Memory {
-		_, err = rest.Do(r.Context(), s.rest, api.CallSandboxStop, api.StopParams{Sandbox: sb.ID})
-	} else {
-		_, err = rest.Do(r.Context(), s.rest, api.CallSandboxPause, api.SandboxParams{Sandbox: sb.ID})
+		err = s.suspend(r.Context(), sb)
+	} else if _, err = rest.Do(r.Context(), s.rest, api.CallSandboxPause, api.SandboxParams{Sandbox: sb.ID}); err == nil {
+		err = s.endless(r.Context(), sb.ID) // and not before: one that goes on keeps its end
 	}
 	return http.StatusNoContent, nil, err
+}
+
+// suspend ends the processes of a sandbox. One that is stopped keeps the end that it had, so that is taken away before,
+// and given back where it could not be stopped.
+func (s *Server) suspend(ctx context.Context, sb *api.Sandbox) error {
+	if err := s.endless(ctx, sb.ID); err != nil {
+		return err
+	}
+	_, err := rest.Do(ctx, s.rest, api.CallSandboxStop, api.StopParams{Sandbox: sb.ID})
+	if err != nil && sb.Expires != nil {
+		err = errors.Join(err, s.extend(context.WithoutCancel(ctx), sb.ID, time.Until(*sb.Expires).Seconds()))
+	}
+	return err
 }
 
 // forked is one of the forks that were asked for.
@@ -141,7 +152,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) 
 	if err != nil {
 		return 0, nil, err
 	}
-	made, err := s.rest.Fork(r.Context(), &rest.Fork{Count: t.Count}, api.ForkParams{Sandbox: sb.ID}, nil)
+	made, _, err := s.rest.Fork(r, &rest.Fork{Count: t.Count}, api.ForkParams{Sandbox: sb.ID}, nil)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -53,6 +54,10 @@ func moreRoutes() []route {
 			summary: "Lists the templates by name.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
 				all, err := do(r.Context(), s, api.CallTemplateList, api.Empty{})
+				c := clientOf(r.Context())
+				all.Templates = slices.DeleteFunc(all.Templates, func(t api.Template) bool {
+					return len(c.Templates)+len(c.Images) > 0 && !slices.Contains(c.Templates, t.Name)
+				})
 				return Templates{Templates: list(all.Templates, func(t *api.Template) Template {
 					return Template{TemplateID: t.Name, Description: t.Description, Image: t.Image}
 				})}, err
@@ -95,7 +100,7 @@ func (s *Server) idOf(r *http.Request) (string, error) {
 	if name == "" || strings.HasPrefix(name, "sb_") {
 		return name, nil
 	}
-	sb, err := do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: name})
+	sb, err := s.Sandbox(r.Context(), name)
 	return sb.ID, err
 }
 

@@ -75,7 +75,7 @@ func (s *Server) once(r *http.Request, asked any, own map[string]string,
 	if err != nil {
 		return nil, false, err
 	}
-	id, digest := sum([]byte(key)), sum(text)
+	id, digest := sum([]byte(own[labelClient]+"\x00"+key)), sum(text)
 	leave, err := s.keys.enter(r.Context(), id)
 	if err != nil {
 		return nil, false, err

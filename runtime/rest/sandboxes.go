@@ -71,7 +71,7 @@ func sandboxRoutes() []route {
 		{method: "POST", path: oneSandbox + "/fork", name: "forkSandbox", tag: "sandboxes", code: http.StatusCreated,
 			body: of[Fork](), answer: of[Sandboxes](), summary: "Makes sandboxes that go on from the files of another.",
 			headers: []parameter{idempotency},
-			notes: "Processes and memory are not in them.", serve: asked((*Server).fork)},
+			notes:   "Processes and memory are not in them.", serve: asked((*Server).fork)},
 		{method: "GET", path: oneSandbox + "/metrics", name: "getMetrics", tag: "sandboxes", answer: of[api.Stats](),
 			summary: "Says what a sandbox uses, and has used, of CPU time, memory, processes and disk.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -102,8 +102,8 @@ func shown(sb api.Sandbox, err error) (any, error) {
 }
 
 // spec is what the daemon is asked for.
-func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
-	own, err := labels(n.Metadata)
+func (s *Server) spec(ctx context.Context, n *NewSandbox) (api.Spec, error) {
+	own, err := labels(ctx, n.Metadata)
 	if err != nil {
 		return api.Spec{}, err
 	}
@@ -125,7 +125,7 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 		sp.IdleS = *n.Idle
 	}
 	if len(n.Volumes) > 0 { // they are the user's, whoever has filled them
-		if err := s.granted(GrantSandboxes, "a volume of the user's"); err != nil {
+		if err := granted(ctx, GrantSandboxes, "a volume of the user's"); err != nil {
 			return sp, err
 		}
 	}
@@ -137,7 +137,10 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 		sp.Mounts = append(sp.Mounts, m)
 	}
 	sp.Pull = s.pull(sp.Image)
-	return sp, s.mayReach(&sp.Network)
+	if err := clientOf(ctx).mayMake(n, &sp); err != nil {
+		return sp, err
+	}
+	return sp, mayReach(ctx, &sp.Network)
 }
 
 // pull is whether an image may be fetched: of Docker Hub, and of registries that the user has named. A registry may be
@@ -153,14 +156,14 @@ func (s *Server) pull(image string) api.PullPolicy {
 
 // mayReach refuses a policy that lets a sandbox reach ports of the host or what lies around it, unless that is granted:
 // a name leads where its owner says, to the host's loopback, too, and a range of that would let it.
-func (s *Server) mayReach(p *api.NetPolicy) error {
+func mayReach(ctx context.Context, p *api.NetPolicy) error {
 	for _, entry := range p.Allow {
 		pattern, err := api.ParseNetPattern(entry)
 		if err != nil {
 			continue // the daemon says what is wrong
 		}
 		if pattern.Name == api.HostName {
-			if err := s.granted(GrantHostPorts, "the port "+entry+" of this machine"); err != nil {
+			if err := granted(ctx, GrantHostPorts, "the port "+entry+" of this machine"); err != nil {
 				return err
 			}
 		}
@@ -168,7 +171,7 @@ func (s *Server) mayReach(p *api.NetPolicy) error {
 	for _, entry := range p.AllowCIDRs {
 		if near(entry) {
 			what := "the address " + entry + ", which may be this machine's or its network's,"
-			if err := s.granted(GrantHostPorts, what); err != nil {
+			if err := granted(ctx, GrantHostPorts, what); err != nil {
 				return err
 			}
 		}
@@ -225,7 +228,7 @@ func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
 // Create makes a sandbox, or finds the one that a request with the same Idempotency-Key has made. own are labels of the
 // shape that asks, which clients do not see.
 func (s *Server) Create(r *http.Request, n *NewSandbox, own map[string]string) (Sandbox, error) {
-	sp, err := s.spec(n)
+	sp, err := s.spec(r.Context(), n)
 	if err != nil {
 		return Sandbox{}, err
 	}
@@ -243,18 +246,23 @@ func (s *Server) Create(r *http.Request, n *NewSandbox, own map[string]string) (
 }
 
 func (s *Server) createSpec(ctx context.Context, sp api.Spec) (api.Sandbox, error) {
+	release, err := s.reserve(ctx, 1)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer release()
 	sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
 	if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
 		err = api.Errorf(api.PermissionDenied, "image %.200q is not here, and clients may not have it fetched: %w",
 			sp.Image, err).WithField("image").
 			WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
 	}
-	if err == nil && !s.sees(sb.Labels) { // of a scope that has one
+	if err == nil && !clientOf(ctx).sees(sb.Labels) { // of a scope that has one
 		err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
 			WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
 	}
 	if err == nil {
-		s.mine.note(sb.ID, true)
+		s.mine.note(sb.ID, sb.Labels)
 	}
 	return sb, err
 }
@@ -314,6 +322,15 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 	if u.Timeout == nil && u.Limits == nil && u.Network == nil {
 		return nil, api.Errorf(api.InvalidArgument, "nothing to change").WithHint("give timeout, limits or network")
 	}
+	limits := u.Limits.limits()
+	if err := clientOf(r.Context()).mayHave(&limits, false); err != nil {
+		return nil, err
+	}
+	if u.Timeout != nil {
+		if err := MayLive(r.Context(), *u.Timeout); err != nil {
+			return nil, err
+		}
+	}
 	if u.Network != nil { // first: it may be refused
 		if err := s.SetNetwork(r.Context(), ref(r), u.Network); err != nil {
 			return nil, err
@@ -322,7 +339,7 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 	if u.Timeout == nil && u.Limits == nil {
 		return shown(s.find(r))
 	}
-	return shown(do(r.Context(), s, api.CallSandboxUpdate, api.UpdateParams{Sandbox: ref(r), Limits: u.Limits.limits(),
+	return shown(do(r.Context(), s, api.CallSandboxUpdate, api.UpdateParams{Sandbox: ref(r), Limits: limits,
 		TTLS: u.Timeout}))
 }
 

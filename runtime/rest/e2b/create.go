@@ -108,7 +108,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusCreated, s.sandboxOf(id, n.TemplateID), nil
+	return http.StatusCreated, s.sandboxOf(r, id, n.TemplateID), nil
 }
 
 // labels are ours of a new sandbox.
@@ -200,6 +200,9 @@ func (s *Server) ofSnapshot(r *http.Request, n *newSandbox, snapshot string, own
 // extend has a sandbox live for so many seconds from now on. As with E2B 0 is its end, which is no end to the daemon.
 func (s *Server) extend(ctx context.Context, id string, seconds float64) error {
 	seconds = max(seconds, 0.001)
+	if err := rest.MayLive(ctx, seconds); err != nil {
+		return err
+	}
 	_, err := rest.Do(ctx, s.rest, api.CallSandboxUpdate, api.UpdateParams{Sandbox: id, TTLS: &seconds})
 	return err
 }

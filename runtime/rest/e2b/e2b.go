@@ -28,14 +28,13 @@ const envdVersion = "0.6.1"
 // Config is what a Server is to be.
 type Config struct {
 	REST *rest.Server
-	// Token is the server's.
-	Token string
-	// Domain is what getHost makes names below: localhost and the port of the listener.
+	// Domain is what getHost makes names below, such as localhost, and Port that of the listener.
 	Domain string
+	Port   int
 	// Folder is how the path of a folder begins that the server makes, for sockets to servers in sandboxes: the same for
 	// all servers of one daemon, and no other's.
 	Folder string
-	Log *slog.Logger
+	Log    *slog.Logger
 }
 
 // lastCalls is how long calls may take that end what is under way.
@@ -61,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.previews = previews{log: cfg.Log, dir: s.folder.Name()}
-	s.endOthers(ctx)
+	s.endOthers(rest.AsServer(ctx))
 	return s, nil
 }
 
@@ -116,11 +115,13 @@ type handler func(w http.ResponseWriter, r *http.Request) (status int, answer an
 // withKey lets those call a handler who know the server's token.
 func (s *Server) withKey(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.knows(r) {
+		c := s.client(r)
+		if c == nil {
 			refuse(w, http.StatusUnauthorized,
 				"invalid API key: E2B_API_KEY is e2b_ and the token of hutch web, which says where that is")
 			return
 		}
+		r = r.WithContext(rest.As(r.Context(), c))
 		status, answer, err := h(w, r)
 		if err != nil {
 			s.fail(w, r, err)
@@ -159,6 +160,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == string(api.Internal) && r.Context().Err() == nil {
 		s.cfg.Log.Error("a request failed", "method", r.Method, "route", r.Pattern, "err", err)
 	}
+	p.SetRetryAfter(w.Header())
 	reply(w, p.Status, problem{p.Status, messageOf(&p), p.Code, p.Hint})
 }
 

@@ -11,8 +11,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +29,9 @@ const token = "0123456789abcdef"
 func alone(t testing.TB) *Server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s, err := New(t.Context(), Config{Token: token, Log: log, Folder: filepath.Join(t.TempDir(), "x-"), REST: rest.New(rest.Config{Token: token,
-		Log: log, Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})})
+	one := []*rest.Client{rest.OneClient(token, nil)}
+	s, err := New(t.Context(), Config{Log: log, Folder: filepath.Join(t.TempDir(), "x-"), REST: rest.New(rest.Config{Log: log,
+		Clients: func() []*rest.Client { return one }, Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,21 +45,19 @@ func alone(t testing.TB) *Server {
 
 // TestTokens: those of a sandbox are its own, one for each use, and name it.
 func TestTokens(t *testing.T) {
-	s := alone(t)
+	one, other := rest.OneClient(token, nil), rest.OneClient(token[1:], nil)
 	all := map[string]bool{}
 	for _, id := range []string{"sb_a", "sb_b", "sb_a\x00access"} {
 		for _, what := range []string{forAccess, forTraffic} {
-			text := s.tokenOf(id, what)
+			text := tokenOf(one, id, what)
 			if all[text] || !strings.HasPrefix(text, id+".") || strings.Contains(text, token) ||
-				text != s.tokenOf(id, what) {
+				text != tokenOf(one, id, what) {
 				t.Errorf("%q %s: %q", id, what, text)
 			}
 			all[text] = true
 		}
 	}
-	other := alone(t)
-	other.cfg.Token = token[1:]
-	if s.tokenOf("sb_a", forAccess) == other.tokenOf("sb_a", forAccess) {
+	if tokenOf(one, "sb_a", forAccess) == tokenOf(other, "sb_a", forAccess) {
 		t.Error("another server's token is the same")
 	}
 }

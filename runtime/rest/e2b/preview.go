@@ -23,7 +23,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/rest"
 )
 
-// A server in a sandbox is reached under a name of its own, PORT-ID.localhost, as getHost makes it: so that a browser
+// A server in a sandbox is reached under a name of its own, PORT-ID.DOMAIN, as getHost makes it: so that a browser
 // takes it for an origin of its own, which shares nothing with this server or another sandbox. Requests have the
 // sandbox's token for traffic, unless its creator allows anyone's.
 
@@ -33,11 +33,11 @@ const (
 )
 
 // previewOf is the sandbox and port that a Host names.
-func previewOf(host string) (id string, port int, ok bool) {
+func previewOf(host, domain string) (id string, port int, ok bool) {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	name, ok := strings.CutSuffix(strings.ToLower(host), ".localhost")
+	name, ok := strings.CutSuffix(strings.ToLower(host), "."+domain)
 	number, id, cut := strings.Cut(name, "-")
 	port, err := strconv.Atoi(number)
 	return id, port, ok && cut && err == nil && port > 0 && port <= 65535 && id != ""
@@ -46,7 +46,7 @@ func previewOf(host string) (id string, port int, ok bool) {
 // withPreviews serves the names of sandboxes, and all others by next.
 func (s *Server) withPreviews(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, port, ok := previewOf(r.Host)
+		id, port, ok := previewOf(r.Host, s.cfg.Domain)
 		if !ok {
 			next.ServeHTTP(w, r)
 			return
@@ -58,40 +58,49 @@ func (s *Server) withPreviews(next http.Handler) http.Handler {
 }
 
 func (s *Server) preview(w http.ResponseWriter, r *http.Request, id string, port int) error {
-	token := s.tokenOf(id, forTraffic)
-	cookie, err := r.Cookie(trafficCookie)
-	has := same(r.Header.Get(trafficHeader), token) || err == nil && same(cookie.Value, token)
+	by := s.holder(r.Header.Get(trafficHeader), id, forTraffic)
+	if cookie, err := r.Cookie(trafficCookie); err == nil && by == nil {
+		by = s.holder(cookie.Value, id, forTraffic)
+	}
 	if q := r.URL.Query(); q.Has(trafficQuery) {
-		right := same(q.Get(trafficQuery), token)
+		token := q.Get(trafficQuery)
+		right := s.holder(token, id, forTraffic) != nil
 		q.Del(trafficQuery) // the sandbox does not get it
 		r.URL.RawQuery = q.Encode()
-		if !has && right {
+		if by == nil && right {
 			http.SetCookie(w, &http.Cookie{Name: trafficCookie, Value: token, Path: "/", HttpOnly: true,
-				SameSite: http.SameSiteLaxMode})
+				Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode})
 			// A path that begins with two slashes would be another host.
 			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: r.URL.RawQuery}
 			http.Redirect(w, r, to.String(), http.StatusSeeOther)
 			return nil
 		}
 	}
-	if !has && !s.public(r.Context(), id) { // nor is it said which sandboxes there are, or one woken
+	if by == nil {
+		by = s.public(r.Context(), id)
+	}
+	if by == nil { // nor is it said which sandboxes there are, or one woken
 		refuse(w, http.StatusUnauthorized, "the request has no "+trafficHeader+": sandbox.traffic_access_token; "+
 			"browsers have it by ?"+trafficQuery+"= once, and nobody needs it with allowPublicTraffic: true")
 		return nil
 	}
+	r = r.WithContext(rest.As(r.Context(), by))
 	if _, err := s.reached(r.Context(), id, r); err != nil {
 		return err
 	}
-	if _, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); same(bare(key), s.cfg.Token) {
+	if _, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); s.rest.Known(bare(key)) != nil {
 		r.Header.Del("Authorization") // anything else there is the sandbox's own
 	}
 	return s.previews.serve(w, r, s, id, port)
 }
 
-// public reports whether strangers may use the servers of a sandbox.
-func (s *Server) public(ctx context.Context, id string) bool {
-	sb, err := s.rest.Sandbox(ctx, id)
-	return err == nil && sb.ID == id && rest.Own(&sb, labelPublic) != ""
+// public is the client of a sandbox whose servers strangers may use; nil of any other.
+func (s *Server) public(ctx context.Context, id string) *rest.Client {
+	sb, err := s.rest.Sandbox(rest.AsServer(ctx), id)
+	if err != nil || sb.ID != id || rest.Own(&sb, labelPublic) == "" {
+		return nil
+	}
+	return s.rest.Owner(&sb)
 }
 
 // previews are the ports that have been asked for, each by a socket that only this user may connect to.

@@ -3,6 +3,7 @@ package e2b
 import (
 	"cmp"
 	"encoding/base64"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -99,9 +100,10 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-func (s *Server) sandboxOf(id, template string) sandbox {
+func (s *Server) sandboxOf(r *http.Request, id, template string) sandbox {
+	c := s.client(r)
 	return sandbox{TemplateID: template, SandboxID: id, ClientID: "hutch", EnvdVersion: envdVersion,
-		EnvdAccessToken: s.tokenOf(id, forAccess), TrafficAccessToken: s.tokenOf(id, forTraffic), Domain: s.cfg.Domain}
+		EnvdAccessToken: tokenOf(c, id, forAccess), TrafficAccessToken: tokenOf(c, id, forTraffic), Domain: net.JoinHostPort(s.cfg.Domain, strconv.Itoa(s.cfg.Port))}
 }
 
 func templateOf(sb *api.Sandbox) string {
@@ -155,7 +157,7 @@ func (s *Server) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	d := s.listed(sb)
-	d.sandbox = s.sandboxOf(sb.ID, d.TemplateID)
+	d.sandbox = s.sandboxOf(r, sb.ID, d.TemplateID)
 	d.Network = networkOf(&sb.Network.NetPolicy)
 	online := len(d.Network.AllowOut) > 0 || sb.Network.Effective() == api.NetOpen
 	d.AllowOnline = &online

@@ -71,7 +71,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	answer := s.sandboxOf(sb.ID, templateOf(sb))
+	answer := s.sandboxOf(r, sb.ID, templateOf(sb))
 	if stateOf(sb) == "running" {
 		return http.StatusOK, answer, s.lengthen(r.Context(), sb, t.seconds())
 	}
@@ -87,7 +87,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusCreated, s.sandboxOf(sb.ID, templateOf(sb)), s.wake(r.Context(), sb, t)
+	return http.StatusCreated, s.sandboxOf(r, sb.ID, templateOf(sb)), s.wake(r.Context(), sb, t)
 }
 
 // wake lets a sandbox go on. Without memory its processes are ended, and what is left is its files.
@@ -161,7 +161,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) 
 		if err := s.extend(r.Context(), made[i].ID, t.seconds()); err != nil {
 			return 0, nil, err
 		}
-		all = append(all, forked{s.sandboxOf(made[i].ID, templateOf(sb)), "files are in it, processes and memory are not"})
+		all = append(all, forked{s.sandboxOf(r, made[i].ID, templateOf(sb)), "files are in it, processes and memory are not"})
 	}
 	return http.StatusCreated, all, nil
 }

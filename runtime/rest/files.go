@@ -32,7 +32,7 @@ func fileRoutes() []route {
 		{method: "GET", path: files + "/list", name: "listFiles", tag: "files", answer: of[api.FileList](),
 			query:   append(where, parameter{name: "depth", kind: "integer", doc: "levels of folders; default 1"}),
 			summary: "Lists a folder: each folder before what it holds, names in order.",
-			serve:   plain((*Server).listFiles)},
+			paged:   true, serve: (*Server).listFiles},
 		{method: "GET", path: files + "/stat", name: "statFile", tag: "files", query: where, answer: of[api.File](),
 			summary: "Describes a file or folder.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -108,9 +108,21 @@ func (s *Server) SendFile(w http.ResponseWriter, r *http.Request, p api.FilePara
 // etag changes with whatever writes the file or takes its place.
 func etag(st *api.File) string { return `"` + st.Version + `"` }
 
-func (s *Server) listFiles(r *http.Request) (any, error) {
+// listFiles lists a page of a folder. The token of the next one is a number of entries: files that come and go
+// meanwhile shift it.
+func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := fileOf(r)
-	l := api.FileListParams{FileParams: p}
+	limit, last, err := pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	offset := 0
+	if last != "" {
+		if offset, err = strconv.Atoi(last); err != nil || offset < 0 || offset > api.MaxListOffset {
+			return nil, wrongPage(last)
+		}
+	}
+	l := api.FileListParams{FileParams: p, Limit: limit, Offset: &offset}
 	depth, err := number(r, "depth")
 	if err != nil {
 		return nil, err
@@ -119,10 +131,16 @@ func (s *Server) listFiles(r *http.Request) (any, error) {
 		l.Recursive, l.Depth = true, int(*depth)
 	}
 	found, err := do(r.Context(), s, api.CallFSList, l)
+	if err != nil {
+		return nil, err
+	}
 	for i := range found.Entries { // as every other path here
 		found.Entries[i].Path = path.Join(p.Path, found.Entries[i].Path)
 	}
-	return answered(found, err)
+	if next := offset + len(found.Entries); found.Truncated && next <= api.MaxListOffset {
+		goesOn(w, r, strconv.Itoa(next))
+	}
+	return found, nil
 }
 
 // remote is a file in a sandbox, as http.ServeContent reads it: bytes come through a pipe that the sandbox's worker

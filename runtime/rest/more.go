@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -23,14 +24,19 @@ func moreRoutes() []route {
 		{method: "GET", path: "/snapshots", name: "listSnapshots", tag: "snapshots", answer: of[Snapshots](),
 			summary: "Lists the snapshots, oldest first.",
 			query:   []parameter{{name: "sandbox", kind: "string", doc: "only those of this sandbox, by id or name"}},
-			serve: plain(func(s *Server, r *http.Request) (any, error) {
+			paged:   true,
+			serve: func(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 				id, err := s.idOf(r)
 				if err != nil {
 					return nil, err
 				}
 				own, err := s.Snapshots(r.Context(), id)
-				return Snapshots{Snapshots: list(own, snapshotOf)}, err
-			})},
+				if err != nil {
+					return nil, err
+				}
+				page, err := Paged(w, r, own, true, func(sn *api.Snapshot) (time.Time, string) { return sn.Created, sn.ID })
+				return Snapshots{Snapshots: list(page, snapshotOf)}, err
+			}},
 		{method: "DELETE", path: oneSnapshot, name: "removeSnapshot", tag: "snapshots", summary: "Removes a snapshot.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
 				_, err := do(r.Context(), s, api.CallSnapRemove, api.SnapshotParams{Snapshot: r.PathValue("snapshot")})

@@ -75,6 +75,8 @@ var placeholders = map[string]string{"sandbox": "id or name of a sandbox", "proc
 func (p *parameter) schema() object {
 	schema := object{"type": p.kind}
 	switch {
+	case p.most > 0:
+		schema["minimum"], schema["maximum"] = p.least, p.most
 	case p.kind == "number" || p.kind == "integer":
 		schema["minimum"], schema["maximum"] = 0, api.MaxSeconds
 	case p.required:
@@ -212,6 +214,12 @@ func (r *route) answers(g *params.Schemas) (object, error) {
 	if len(content) > 0 {
 		answer["content"] = content
 	}
+	if r.paged {
+		text := object{"type": "string"}
+		answer["headers"] = object{
+			nextHeader: object{"description": "nextToken of the next page; none after the last", "schema": text},
+			"Link":     object{"description": "the next page, with rel=next", "schema": text}}
+	}
 	return answer, nil
 }
 
@@ -222,7 +230,7 @@ func (r *route) parameters() []object {
 			"description": placeholders[name[1]],
 			"schema":      object{"type": "string"}})
 	}
-	for in, all := range map[string][]parameter{"query": r.query, "header": r.headers} {
+	for in, all := range map[string][]parameter{"query": r.queries(), "header": r.headers} {
 		for _, p := range all {
 			list = append(list, object{"name": p.name, "in": in, "required": p.required, "description": p.doc,
 				"schema": p.schema()})

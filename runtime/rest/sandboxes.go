@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/registry"
 	"github.com/hutch-sh/hutch/internal/version"
@@ -41,7 +42,7 @@ func sandboxRoutes() []route {
 			query: []parameter{{name: "metadata", kind: "string",
 				doc: "only those with this metadata: KEY=VALUE, more of them joined by &, escaped as a query"},
 				{name: "state", kind: "string", doc: "only those in one of these states, joined by commas"}},
-			serve: plain((*Server).list)},
+			paged: true, serve: (*Server).list},
 		{method: "GET", path: oneSandbox, name: "getSandbox", tag: "sandboxes", answer: of[Sandbox](),
 			summary: "Returns the record of a sandbox, by id or name.",
 			serve:   plain(func(s *Server, r *http.Request) (any, error) { return shown(s.find(r)) })},
@@ -267,7 +268,7 @@ func (s *Server) createSpec(ctx context.Context, sp api.Spec) (api.Sandbox, erro
 	return sb, err
 }
 
-func (s *Server) list(r *http.Request) (any, error) {
+func (s *Server) list(w http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	labels, err := labelQuery(q.Get("metadata"))
 	if err != nil {
@@ -280,13 +281,9 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := Sandboxes{Sandboxes: []Sandbox{}}
-	for i := range all {
-		if sb := &all[i]; isIn(q.Get("state"), string(sb.State)) {
-			found.Sandboxes = append(found.Sandboxes, sandboxOf(sb))
-		}
-	}
-	return found, nil
+	all = slices.DeleteFunc(all, func(sb api.Sandbox) bool { return !isIn(q.Get("state"), string(sb.State)) })
+	page, err := Paged(w, r, all, true, func(sb *api.Sandbox) (time.Time, string) { return sb.Created, sb.ID })
+	return Sandboxes{Sandboxes: list(page, sandboxOf)}, err
 }
 
 // checkStates refuses a filter by what is no state.

@@ -93,8 +93,22 @@ type NewProcess struct {
 	Stdin      string            `json:"stdin,omitempty" doc:"all that it reads"`
 	Background bool              `json:"background,omitempty" doc:"answer when it runs, and not when it has ended; it has no timeout unless one is given"`
 	OpenStdin  bool              `json:"openStdin,omitempty" doc:"with background: stdin is open for POST .../stdin, and the timeout is as without background, at most 1800"`
+	TTY        *Terminal         `json:"tty,omitempty" doc:"run it in a terminal of this size, for a stream or in background: what appears there is stdout, POST .../stdin types, and it has no timeout unless one is given"`
 	OutputMax  int64             `json:"outputMax,omitempty" doc:"bytes of each stream in the answer; default 1 MiB" schema:"minimum=0"`
 	Encoding   api.Encoding      `json:"encoding,omitempty" doc:"of stdin, and wanted for output" enum:"utf-8|base64"`
+}
+
+// Terminal is the size of one, in characters.
+type Terminal struct {
+	Cols uint16 `json:"cols" schema:"minimum=1,maximum=65535"`
+	Rows uint16 `json:"rows" schema:"minimum=1,maximum=65535"`
+}
+
+func (t Terminal) pty() api.Pty { return api.Pty{Rows: t.Rows, Cols: t.Cols} }
+
+// ProcessUpdate changes a process that runs.
+type ProcessUpdate struct {
+	TTY Terminal `json:"tty" doc:"the size that its terminal has from now on"`
 }
 
 // Process is the record of a process.
@@ -104,6 +118,7 @@ type Process struct {
 	PID         int           `json:"pid" doc:"in the sandbox"`
 	Cmd         string        `json:"cmd,omitempty" doc:"a command line of the shell"`
 	Args        []string      `json:"args,omitempty" doc:"the program and its arguments, where it is no command line"`
+	TTY         bool          `json:"tty,omitempty" doc:"it has a terminal"`
 	State       api.ExecState `json:"state" enum:"running|exited"`
 	StartedAt   time.Time     `json:"startedAt"`
 	StdoutBytes int64         `json:"stdoutBytes"`
@@ -316,7 +331,7 @@ func sandboxOf(sb *api.Sandbox) Sandbox {
 }
 
 func processOf(e *api.Exec) Process {
-	p := Process{ProcessID: e.Exec, SandboxID: e.Sandbox, PID: e.PID, Cmd: e.Command, Args: e.Argv, State: e.State,
+	p := Process{ProcessID: e.Exec, SandboxID: e.Sandbox, PID: e.PID, Cmd: e.Command, Args: e.Argv, TTY: e.TTY, State: e.State,
 		StartedAt: e.Started, StdoutBytes: e.StdoutBytes, StderrBytes: e.StderrBytes, ExitCode: e.ExitCode,
 		Verdict: e.Verdict, DurationMS: e.DurationMS}
 	return p

@@ -199,7 +199,7 @@ func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) (int, any, er
 	if err != nil {
 		return 0, nil, err
 	}
-	page, err := paged(w, r, all, false, func(sn *api.Snapshot) (time.Time, string) { return sn.Created, sn.ID })
+	page, err := rest.Paged(w, r, all, false, func(sn *api.Snapshot) (time.Time, string) { return sn.Created, sn.ID })
 	if err != nil {
 		return 0, nil, err
 	}

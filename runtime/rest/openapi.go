@@ -82,6 +82,9 @@ func (p *parameter) schema() object {
 	case p.required:
 		schema["minLength"] = 1
 	}
+	if p.pattern != "" {
+		schema["pattern"] = p.pattern
+	}
 	return schema
 }
 
@@ -170,7 +173,7 @@ func closed(defs object, t reflect.Type) {
 // madeBy are the operations that make what a placeholder stands for, and where their answers have its id.
 var madeBy = map[string]struct{ name, id string }{
 	"sandbox": {"createSandbox", "sandboxID"}, "process": {"runProcess", "processID"},
-	"snapshot": {"createSnapshot", "snapshotID"},
+	"snapshot": {"createSnapshot", "snapshotID"}, "port": {"openPort", "port"},
 }
 
 // links are the operations on what an operation has made.

@@ -22,7 +22,8 @@ var (
 	limitQuery = parameter{name: "limit", kind: "integer", doc: "most of them in one answer; default 100", least: 1,
 		most: maxPage}
 	nextQuery = parameter{name: "nextToken", kind: "string",
-		doc: "the X-Next-Token of the page before: the answer is what comes after that"}
+		doc:     "the X-Next-Token of the page before: the answer is what comes after that",
+		pattern: "^([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2,3})?$"} // base64url
 	pageQuery = []parameter{limitQuery, nextQuery}
 )
 
@@ -70,11 +71,11 @@ func pageOf(r *http.Request) (limit int, last string, err error) {
 	limit = pageSize
 	if given := q.Get("limit"); given != "" {
 		n, err := strconv.Atoi(given)
-		if err != nil || n < 1 {
+		if err != nil || n < 1 || n > maxPage {
 			return 0, "", api.Errorf(api.InvalidArgument, "limit: %.40q is not possible", given).WithField("limit").
 				WithHint("use 1 to %d", maxPage)
 		}
-		limit = min(n, maxPage)
+		limit = n
 	}
 	return limit, last, nil
 }

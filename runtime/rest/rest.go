@@ -12,7 +12,9 @@
 package rest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -236,7 +238,24 @@ func body(w http.ResponseWriter, r *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
+	if holdsNull(data) {
+		return api.Errorf(api.InvalidArgument, "the body holds null, which is no value").
+			WithHint("leave out what has none")
+	}
 	return params.Decode(data, into)
+}
+
+// holdsNull reports whether there is a null in JSON, which Go would take for a member that is not there.
+func holdsNull(data []byte) bool {
+	for dec := json.NewDecoder(bytes.NewReader(data)); ; {
+		t, err := dec.Token()
+		if err != nil {
+			return false // it ends, or is no JSON: who decodes it says so
+		}
+		if t == nil {
+			return true
+		}
+	}
 }
 
 // ref is the id or name of the sandbox in the path of a request.

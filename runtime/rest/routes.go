@@ -36,6 +36,7 @@ type parameter struct {
 	name, doc, kind string // kind is a type of JSON Schema
 	required        bool
 	least, most     int64 // of a number; without most it is one of seconds
+	pattern         string
 }
 
 func (r *route) status() int {

@@ -17,6 +17,9 @@ import (
 // defaultTimeout is how long a sandbox lives whose creator does not say, in seconds.
 const defaultTimeout = 300
 
+// states are those that a list is filtered by.
+const states = "(creating|running|paused|waiting|stopped|failed)"
+
 func systemRoutes() []route {
 	return []route{
 		{method: "GET", path: "/health", name: "getHealth", tag: "system", public: true, answer: of[Health](),
@@ -41,7 +44,8 @@ func sandboxRoutes() []route {
 			summary: "Lists the sandboxes, oldest first.",
 			query: []parameter{{name: "metadata", kind: "string",
 				doc: "only those with this metadata: KEY=VALUE, more of them joined by &, escaped as a query"},
-				{name: "state", kind: "string", doc: "only those in one of these states, joined by commas"}},
+				{name: "state", kind: "string", doc: "only those in one of these states, joined by commas",
+					pattern: "^(" + states + ")(," + states + ")*$"}},
 			paged: true, serve: (*Server).list},
 		{method: "GET", path: oneSandbox, name: "getSandbox", tag: "sandboxes", answer: of[Sandbox](),
 			summary: "Returns the record of a sandbox, by id or name.",
@@ -110,7 +114,7 @@ func (s *Server) spec(ctx context.Context, n *NewSandbox) (api.Spec, error) {
 	}
 	sp := api.Spec{Template: n.TemplateID, Image: n.Image, Name: n.Name, Labels: own, Env: n.Env,
 		Workdir: n.Workdir, User: n.User, Limits: n.Limits.limits(), Network: n.Network.policy(), Undo: n.Undo,
-		ReadOnly: n.ReadOnly, Seccomp: n.Seccomp, Scope: n.Scope, TTLAction: n.OnTimeout, TTLS: defaultTimeout}
+		ReadOnly: n.ReadOnly, Seccomp: n.Seccomp, Scope: n.Scope.scope(), TTLAction: n.OnTimeout, TTLS: defaultTimeout}
 	if n.TemplateID == "" && n.Image == "" {
 		sp.Image = "host"
 	}
@@ -274,8 +278,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkStates(q.Get("state")); err != nil {
-		return nil, err
+	if q.Has("state") {
+		if err := checkStates(q.Get("state")); err != nil {
+			return nil, err
+		}
 	}
 	all, err := s.Sandboxes(r.Context(), labels)
 	if err != nil {
@@ -288,9 +294,6 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // checkStates refuses a filter by what is no state.
 func checkStates(list string) error {
-	if list == "" {
-		return nil
-	}
 	for state := range strings.SplitSeq(list, ",") {
 		switch api.State(strings.TrimSpace(state)) {
 		case api.Creating, api.Running, api.Paused, api.Waiting, api.Stopped, api.Failed:

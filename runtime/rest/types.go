@@ -23,8 +23,21 @@ type NewSandbox struct {
 	Undo       bool               `json:"undo,omitempty" doc:"keep what files were before each tool call and each run of code, so that it can be undone"`
 	ReadOnly   bool               `json:"readOnly,omitempty" doc:"files can be changed only in /tmp, /var/tmp, /run and /dev/shm"`
 	Seccomp    api.SeccompProfile `json:"seccomp,omitempty" doc:"which system calls processes may make" enum:"default|strict|build|browser"`
-	Scope      *api.Scope         `json:"scope,omitempty" doc:"the sandbox of an agent, session or user: the same one each time"`
+	Scope      *Scope             `json:"scope,omitempty" doc:"the sandbox of an agent, session or user: the same one each time"`
 	Volumes    []Volume           `json:"volumes,omitempty"`
+}
+
+// Scope is whose sandbox it is, so that the same one is there each time.
+type Scope struct {
+	Kind api.ScopeKind `json:"kind" enum:"session|agent|shared"`
+	Key  string        `json:"key" doc:"printable, without spaces" schema:"minLength=1,maxLength=128"`
+}
+
+func (s *Scope) scope() *api.Scope {
+	if s == nil {
+		return nil
+	}
+	return &api.Scope{Kind: s.Kind, Key: s.Key}
 }
 
 // Volume is a named volume in a sandbox, made if there is none.

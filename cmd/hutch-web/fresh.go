@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fresh is what some files say, read again once one of them is another file or was written since. Nobody waits for that:
-// it is looked at when somebody needs to know. What cannot be read changes nothing, and is reported once.
+// fresh is what some files say, read again once one of them is another file or was written since. Nobody waits for
+// that: it is looked at when somebody needs to know. What cannot be read changes nothing, and is reported once.
 type fresh[T any] struct {
 	paths  []string
 	load   func() (T, error)

@@ -92,8 +92,8 @@ func newAuthority(cfg *webapi.Config, at net.Addr) (*authority, error) {
 	template.KeyUsage = x509.KeyUsageCertSign
 	template.PermittedDNSDomains, template.PermittedDNSDomainsCritical = a.names, true // and it signs nothing else
 	for _, ip := range a.ips {
-		bits := 8 * len(ip)
-		template.PermittedIPRanges = append(template.PermittedIPRanges, &net.IPNet{IP: ip, Mask: net.CIDRMask(bits, bits)})
+		one := &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))}
+		template.PermittedIPRanges = append(template.PermittedIPRanges, one)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
 	if err != nil {

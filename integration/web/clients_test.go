@@ -67,11 +67,13 @@ func TestClients(t *testing.T) {
 	one.ask(t, "POST", at+"/processes", object{"cmd": "sleep 100", "background": true}).want(http.StatusCreated, &bg)
 	own := two1.sandbox(t, object{})
 	for _, path := range []string{at, "/sandboxes/first", at + "/processes", at + "/processes/" + bg.ProcessID,
-		"/sandboxes/" + own + "/processes/" + bg.ProcessID, at + "/files?path=/etc/hosts", at + "/metrics", at + "/ports",
+		"/sandboxes/" + own + "/processes/" + bg.ProcessID, at + "/files?path=/etc/hosts", at + "/metrics",
+		at + "/ports",
 		"/snapshots?sandbox=first", "/events?sandbox=first"} {
 		two1.ask(t, "GET", path, nil).fails(http.StatusNotFound, "not_found")
 	}
-	for _, path := range []string{at + "/fork", at + "/pause", at + "/snapshots", "/snapshots/" + sn.SnapshotID + "/fork",
+	for _, path := range []string{at + "/fork", at + "/pause", at + "/snapshots",
+		"/snapshots/" + sn.SnapshotID + "/fork",
 		"/snapshots/kept/fork", "/snapshots/kept/restore"} {
 		two1.ask(t, "POST", path, nil).fails(http.StatusNotFound, "not_found")
 	}

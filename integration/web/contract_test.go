@@ -38,7 +38,8 @@ func TestContract(t *testing.T) {
 	python := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("python3", args...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Path("home"), "LANG=C.UTF-8", "PYTHONPATH=" + packages,
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Path("home"), "LANG=C.UTF-8",
+			"PYTHONPATH=" + packages,
 			"PYTHONDONTWRITEBYTECODE=1", "SCHEMATHESIS_HOOKS=" + hooksOf(args, data)}
 		cmd.Dir = w.Dir
 		out, err := cmd.CombinedOutput()

@@ -32,7 +32,8 @@ func certificate(t testing.TB, name, certFile, keyFile string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +188,8 @@ func flood(c net.Conn, host, path string) (sent int) {
 	head := headers(host, path)
 	for ; sent < 20_000; sent++ {
 		id := uint32(2*sent + 1)
-		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true, EndHeaders: true})
+		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true,
+			EndHeaders: true})
 		if err != nil || f.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 			return sent
 		}

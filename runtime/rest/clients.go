@@ -45,7 +45,8 @@ func OneClient(token string, grant []Grant) *Client {
 // Validate refuses what is no client.
 func (c *Client) Validate() error {
 	digest, ok := strings.CutPrefix(c.Digest, digestPrefix)
-	if b, err := hex.DecodeString(digest); !ok || err != nil || len(b) != sha256.Size || digest != strings.ToLower(digest) {
+	if b, err := hex.DecodeString(digest); !ok || err != nil || len(b) != sha256.Size ||
+		digest != strings.ToLower(digest) {
 		return fmt.Errorf("digest: %.20q is no digest of a token: hutch config token NAME makes a token and prints its", c.Digest)
 	}
 	for _, g := range c.Grant {
@@ -143,8 +144,8 @@ func (c *Client) mayMake(n *NewSandbox, sp *api.Spec) error {
 			what, name, list = "template", sp.Template, c.Templates
 		}
 		if !slices.Contains(list, name) || sp.Template != "" && sp.Image != "" {
-			return api.Errorf(api.PermissionDenied, "%s %.200q is not for client %s", what, name, c.Name).WithField(what).
-				WithHint("it may use templates %q and images %q", c.Templates, c.Images)
+			return api.Errorf(api.PermissionDenied, "%s %.200q is not for client %s", what, name, c.Name).
+				WithField(what).WithHint("it may use templates %q and images %q", c.Templates, c.Images)
 		}
 	}
 	if c.Timeout > 0 && n.Timeout == nil {
@@ -166,8 +167,8 @@ func (c *Client) mayLive(seconds float64) error {
 	if c.Timeout == 0 || seconds > 0 && seconds <= c.Timeout {
 		return nil
 	}
-	return api.Errorf(api.PermissionDenied, "timeout: client %s may give a sandbox at most %g seconds", c.Name, c.Timeout).
-		WithField("timeout").WithHint("ask for 1 to %g, and again before they are over", c.Timeout)
+	return api.Errorf(api.PermissionDenied, "timeout: client %s may give a sandbox at most %g seconds", c.Name,
+		c.Timeout).WithField("timeout").WithHint("ask for 1 to %g, and again before they are over", c.Timeout)
 }
 
 // MayLive refuses more seconds than the client of a request may give.
@@ -196,8 +197,8 @@ func (c *Client) mayHave(l *api.Limits, fill bool) error {
 				b.set()
 			}
 		default:
-			return api.Errorf(api.PermissionDenied, "limits.%s: more than client %s may give a sandbox", b.name, c.Name).
-				WithField("limits."+b.name).WithHint("its limits are %+v", *c.Limits)
+			return api.Errorf(api.PermissionDenied, "limits.%s: more than client %s may give a sandbox", b.name,
+				c.Name).WithField("limits."+b.name).WithHint("its limits are %+v", *c.Limits)
 		}
 	}
 	l.BestEffort = l.BestEffort || fill && c.Limits.BestEffort

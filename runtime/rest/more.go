@@ -34,7 +34,9 @@ func moreRoutes() []route {
 				if err != nil {
 					return nil, err
 				}
-				page, err := Paged(w, r, own, true, func(sn *api.Snapshot) (time.Time, string) { return sn.Created, sn.ID })
+				page, err := Paged(w, r, own, true, func(sn *api.Snapshot) (time.Time, string) {
+					return sn.Created, sn.ID
+				})
 				return Snapshots{Snapshots: list(page, snapshotOf)}, err
 			}},
 		{method: "DELETE", path: oneSnapshot, name: "removeSnapshot", tag: "snapshots", summary: "Removes a snapshot.",

@@ -25,8 +25,8 @@ func (s *Server) reserve(ctx context.Context, n int) (release func(), err error)
 		return func() {}, nil
 	}
 	if n > c.Sandboxes {
-		return nil, api.Errorf(api.PermissionDenied, "client %s may have %d sandboxes, and never %d", c.Name, c.Sandboxes, n).
-			WithHint("ask for fewer")
+		return nil, api.Errorf(api.PermissionDenied, "client %s may have %d sandboxes, and never %d", c.Name,
+			c.Sandboxes, n).WithHint("ask for fewer")
 	}
 	s.room.mu.Lock() // also while they are counted, so that each sees what the others have taken
 	defer s.room.mu.Unlock()

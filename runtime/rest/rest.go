@@ -3,12 +3,12 @@
 // daemon says at that moment, and whoever kills it has lost the requests that were under way and no more.
 //
 // Each request passes, in this order: the Host and Origin that it names (guard), the token or the user of a Unix socket
-// (authorized), which say whose it is (clients.go), whose the sandbox or snapshot is that it names (owned), and then the handler of its route. What comes
-// and goes is bounded in size and time (patient, slowReader). The table of routes is the whole of it (routes.go), and
-// openapi.json is made of that.
+// (authorized), which say whose it is (clients.go), whose the sandbox or snapshot is that it names (owned), and then
+// the handler of its route. What comes and goes is bounded in size and time (patient, slowReader). The table of routes
+// is the whole of it (routes.go), and openapi.json is made of that.
 //
 // A client of this package has less than the user who runs it: it sees what was made over REST, names no folder of the
-// host, and reaches no port of the host from a sandbox, unless Config.Grant says so.
+// host, and reaches no port of the host from a sandbox, unless Client.Grant says so.
 package rest
 
 import (
@@ -53,8 +53,8 @@ const (
 
 // Config is what a Server is to be.
 type Config struct {
-	// Clients are those who have a token, as they are at the moment. On a Unix socket it is one, and the kernel says who
-	// connects.
+	// Clients are those who have a token, as they are at the moment. On a Unix socket it is one, and the kernel says
+	// who connects.
 	Clients func() []*Client
 	// Hosts are what Host may be beside localhost and addresses of the loopback, without ports.
 	Hosts []string

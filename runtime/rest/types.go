@@ -344,7 +344,8 @@ func sandboxOf(sb *api.Sandbox) Sandbox {
 }
 
 func processOf(e *api.Exec) Process {
-	p := Process{ProcessID: e.Exec, SandboxID: e.Sandbox, PID: e.PID, Cmd: e.Command, Args: e.Argv, TTY: e.TTY, State: e.State,
+	p := Process{ProcessID: e.Exec, SandboxID: e.Sandbox, PID: e.PID, Cmd: e.Command, Args: e.Argv, TTY: e.TTY,
+		State:     e.State,
 		StartedAt: e.Started, StdoutBytes: e.StdoutBytes, StderrBytes: e.StderrBytes, ExitCode: e.ExitCode,
 		Verdict: e.Verdict, DurationMS: e.DurationMS}
 	return p

@@ -31,8 +31,8 @@ type Config struct {
 	// Domain is what getHost makes names below, such as localhost, and Port that of the listener.
 	Domain string
 	Port   int
-	// Folder is how the path of a folder begins that the server makes, for sockets to servers in sandboxes: the same for
-	// all servers of one daemon, and no other's.
+	// Folder is how the path of a folder begins that the server makes, for sockets to servers in sandboxes: the same
+	// for all servers of one daemon, and no other's.
 	Folder string
 	Log    *slog.Logger
 }

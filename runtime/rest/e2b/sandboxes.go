@@ -102,7 +102,8 @@ type lifecycle struct {
 func (s *Server) sandboxOf(r *http.Request, id, template string) sandbox {
 	c := s.client(r)
 	return sandbox{TemplateID: template, SandboxID: id, ClientID: "hutch", EnvdVersion: envdVersion,
-		EnvdAccessToken: tokenOf(c, id, forAccess), TrafficAccessToken: tokenOf(c, id, forTraffic), Domain: net.JoinHostPort(s.cfg.Domain, strconv.Itoa(s.cfg.Port))}
+		EnvdAccessToken: tokenOf(c, id, forAccess), TrafficAccessToken: tokenOf(c, id, forTraffic),
+		Domain: net.JoinHostPort(s.cfg.Domain, strconv.Itoa(s.cfg.Port))}
 }
 
 func templateOf(sb *api.Sandbox) string {

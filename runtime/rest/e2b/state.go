@@ -121,9 +121,11 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 		return 0, nil, err
 	}
 	if t.Memory != nil && !*t.Memory {
-		err = s.suspend(r.Context(), sb)
-	} else if _, err = rest.Do(r.Context(), s.rest, api.CallSandboxPause, api.SandboxParams{Sandbox: sb.ID}); err == nil {
-		err = s.endless(r.Context(), sb.ID) // and not before: one that goes on keeps its end
+		return http.StatusNoContent, nil, s.suspend(r.Context(), sb)
+	}
+	_, err = rest.Do(r.Context(), s.rest, api.CallSandboxPause, api.SandboxParams{Sandbox: sb.ID})
+	if err == nil { // and not before: one that goes on keeps its end
+		err = s.endless(r.Context(), sb.ID)
 	}
 	return http.StatusNoContent, nil, err
 }

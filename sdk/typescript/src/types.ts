@@ -793,7 +793,7 @@ export interface File {
   type: "file" | "folder" | "symlink" | "fifo" | "socket" | "char_device" | "block_device";
   /** id of its user in the sandbox */
   uid: number;
-  /** version changes with whatever writes the file or takes its place: see if_version of fs.write. */
+  /** version, of fs.stat, changes with whatever writes the file or takes its place: see if_version of fs.write. */
   version?: string;
 }
 

@@ -47,14 +47,14 @@ func TestHTTPS(t *testing.T) {
 		}
 		return resp, string(text)
 	}
-	if resp, text := get(url+"/a", "E2B-Traffic-Access-Token", b.TrafficAccessToken); resp.StatusCode != http.StatusOK ||
-		resp.ProtoMajor != 2 || !strings.Contains(text, "/a") {
+	resp, text := get(url+"/a", "E2B-Traffic-Access-Token", b.TrafficAccessToken)
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || !strings.Contains(text, "/a") {
 		t.Errorf("%s %s: %s", resp.Proto, resp.Status, text)
 	}
 	if resp, _ := get(url + "/"); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without the token: %s", resp.Status)
 	}
-	resp, _ := get(url + "/?e2b_traffic_access_token=" + b.TrafficAccessToken)
+	resp, _ = get(url + "/?e2b_traffic_access_token=" + b.TrafficAccessToken)
 	if all := resp.Cookies(); len(all) != 1 || !all[0].Secure || !all[0].HttpOnly {
 		t.Errorf("%v", all)
 	}
@@ -68,7 +68,8 @@ func TestClients(t *testing.T) {
 	w := world.New(t)
 	entry := func(token string) string {
 		sum := sha256.Sum256([]byte(token))
-		return `  c` + token[:4] + `: {digest: "sha256:` + hex.EncodeToString(sum[:]) + `", sandboxes: 1, timeout: 400}` + "\n"
+		return `  c` + token[:4] + `: {digest: "sha256:` + hex.EncodeToString(sum[:]) +
+			`", sandboxes: 1, timeout: 400}` + "\n"
 	}
 	second := strings.Repeat("fedc", 8)
 	file := w.Path("clients.yaml")

@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package reference install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-e2b deps-sdk deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package reference install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-e2b deps-sdk deps-rest deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,7 +59,7 @@ test-all: test-users ## the same, failing when a must-run test skips; as root fo
 	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)
 
 test-users: build deps-test
-	$(Q)for suite in obeyed sdk e2b; do if $(TESTRUN) -due $$suite; then $(MAKE) --no-print-directory deps-$$suite; fi; done
+	$(Q)for suite in obeyed sdk e2b rest; do if $(TESTRUN) -due $$suite; then $(MAKE) --no-print-directory deps-$$suite; fi; done
 	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-workspaces: build deps-test ## as root: the usual work in every kind of folder, mode and user, as each kind of user
@@ -185,6 +185,9 @@ deps-sdk: ## install what the suite sdk runs: versions of Node, Bun and Deno, an
 
 deps-e2b: ## install E2B's SDKs, of today and of half a year before, which the suite e2b runs (docs/e2b.md)
 	$(Q)internal/build/deps.sh test e2b
+
+deps-rest: ## install what the suite rest runs: a validator of OpenAPI documents, and schemathesis
+	$(Q)internal/build/deps.sh test rest
 
 deps-bench:
 	$(Q)internal/build/deps.sh bench

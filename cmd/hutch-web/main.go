@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -14,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,30 +74,39 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	token, forget, err := tokenFor(&cfg, at, places.Runtime, l)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	report := func(err error) { log.Error("what has changed is not in force", "err", err) }
+	certs, say, forgetCert, err := certificatesFor(&cfg, places.Runtime, l, report)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, forgetCert()) }()
+	clients, forget, err := clientsFor(&cfg, at, places.Runtime, l, report)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, forget()) }()
+	say()
 	if err := harden.Process(); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	s := rest.New(rest.Config{Token: token, Unix: at.Path != "", Hosts: cfg.Hosts, Grant: grants(cfg.Grant),
-		Registries: cfg.Registries,
-		MaxUpload:  cfg.MaxUpload, Log: log,
+	s := rest.New(rest.Config{Clients: clients, Unix: at.Path != "", Hosts: cfg.Hosts, Registries: cfg.Registries,
+		MaxUpload: cfg.MaxUpload, Log: log,
 		Connect: func(ctx context.Context) (*client.Client, error) {
 			return client.Connect(ctx, client.ConnectOptions{})
 		}})
 	defer s.Close()
 	servers := []server{{s.HTTP(), rest.Limited(l, maxConns)}}
 	if cfg.E2B != "" {
-		second, end, serr := serverE2B(cfg.E2B, s, token, log, places.Runtime)
+		second, end, serr := serverE2B(ctx, &cfg, s, log, places)
 		if serr != nil {
 			return serr
 		}
 		defer func() { err = errors.Join(err, end()) }()
 		servers = append(servers, second)
+	}
+	for _, each := range servers {
+		each.TLSConfig = certs.config()
 	}
 	return serve(ctx, servers)
 }
@@ -109,31 +118,27 @@ type server struct {
 }
 
 // serverE2B listens for those who speak as E2B's SDKs do.
-func serverE2B(address string, s *rest.Server, token string, log *slog.Logger, dir string) (_ server, end func() error,
-	err error) {
-	at, err := api.ParsePortAddress(address)
+func serverE2B(ctx context.Context, cfg *webapi.Config, s *rest.Server, log *slog.Logger,
+	places paths.Paths) (_ server, end func() error, err error) {
+	at, err := api.ParsePortAddress(cfg.E2B)
 	if err != nil {
 		return server{}, nil, fmt.Errorf("--e2b: %w", err)
-	}
-	if token == "" || at.Path != "" {
-		return server{}, nil, fmt.Errorf("--e2b %s: it has a token and an address, and a Unix socket has none", address)
 	}
 	l, err := listening(at)
 	if err != nil {
 		return server{}, nil, err
 	}
-	release, err := claim(dir, l)
+	release, err := claim(places.Runtime, l)
 	if err != nil {
 		return server{}, nil, errors.Join(err, l.Close())
 	}
-	sockets, err := os.MkdirTemp(dir, "e2b-")
+	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP: there is no path
+	shape, err := e2b.New(ctx, e2b.Config{REST: s, Log: log, Domain: cmp.Or(cfg.E2BDomain, "localhost"), Port: port,
+		Folder: filepath.Join(places.Runtime, "e2b-"+places.SocketID()+"-")})
 	if err != nil {
 		return server{}, nil, errors.Join(err, l.Close(), release())
 	}
-	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP: there is no path
-	shape := e2b.New(e2b.Config{REST: s, Token: token, Domain: "localhost:" + strconv.Itoa(port),
-		Dir: sockets, Log: log})
-	fmt.Fprintf(os.Stderr, "hutch-web: E2B's shape on http://%s\n", l.Addr())
+	fmt.Fprintf(os.Stderr, "hutch-web: E2B's shape on %s://%s\n", scheme(cfg), l.Addr())
 	return server{s.Shaped(shape.Handler()), rest.Limited(l, maxConns)}, func() error {
 		err := shape.Close()
 		_ = l.Close() // as its server has done
@@ -154,7 +159,13 @@ func claim(dir string, l net.Listener) (release func() error, err error) {
 func serve(ctx context.Context, servers []server) error {
 	ended := make(chan error, len(servers))
 	for _, s := range servers {
-		go func() { ended <- s.Serve(s.l) }()
+		go func() {
+			if s.TLSConfig != nil {
+				ended <- s.ServeTLS(s.l, "", "")
+			} else {
+				ended <- s.Serve(s.l)
+			}
+		}()
 	}
 	select {
 	case err := <-ended:
@@ -182,6 +193,13 @@ func grants(names []string) (list []rest.Grant) {
 	return list
 }
 
+func scheme(cfg *webapi.Config) string {
+	if cfg.TLS || cfg.TLSCert != "" {
+		return "https"
+	}
+	return "http"
+}
+
 func listening(at api.PortAddress) (net.Listener, error) {
 	f, err := listen.On(at)
 	if err != nil {
@@ -191,50 +209,68 @@ func listening(at api.PortAddress) (net.Listener, error) {
 	return net.FileListener(f)
 }
 
-// tokenFor is the token that requests must have, and says where it is; "" of a Unix socket. One that is made here is in
-// a file of the user's alone, which forget removes.
-func tokenFor(cfg *webapi.Config, at api.PortAddress, dir string, l net.Listener) (token string, forget func() error,
-	err error) {
+// clientsFor are those who may make requests, and says where the server and its token are. A token that is made here is
+// in a file of the user's alone, which forget removes.
+func clientsFor(cfg *webapi.Config, at api.PortAddress, dir string, l net.Listener,
+	report func(error)) (clients func() []*rest.Client, forget func() error, err error) {
+	one := func(token string) func() []*rest.Client {
+		all := []*rest.Client{rest.OneClient(token, grants(cfg.Grant))}
+		return func() []*rest.Client { return all }
+	}
 	nothing := func() error { return nil }
 	if at.Path != "" {
 		fmt.Fprintf(os.Stderr, "hutch-web: listening on unix:%s, for processes of this user\n", at.Path)
-		return "", remover(at.Path), nil
+		return one(""), remover(at.Path), nil
+	}
+	listens := func() { fmt.Fprintf(os.Stderr, "hutch-web: listening on %s://%s\n", scheme(cfg), l.Addr()) }
+	if cfg.Tokens != "" {
+		all, err := newFresh(func() ([]*rest.Client, error) { return readClients(cfg.Tokens) }, report, cfg.Tokens)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--tokens: %w", err)
+		}
+		listens()
+		return all.get, nothing, nil
 	}
 	if cfg.TokenFile != "" {
-		if token, err = client.ReadToken(cfg.TokenFile); err != nil {
-			return "", nil, fmt.Errorf("--token-file: %w", err)
+		token, err := client.ReadToken(cfg.TokenFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--token-file: %w", err)
 		}
 		if len(token) < minToken {
-			return "", nil, fmt.Errorf("--token-file %s: a token has at least %d characters", cfg.TokenFile, minToken)
+			return nil, nil, fmt.Errorf("--token-file %s: a token has at least %d characters", cfg.TokenFile, minToken)
 		}
-		fmt.Fprintf(os.Stderr, "hutch-web: listening on http://%s\n", l.Addr())
-		return token, nothing, nil
+		listens()
+		return one(token), nothing, nil
 	}
-	fmt.Fprintf(os.Stderr, "hutch-web: listening on http://%s\n", l.Addr())
+	listens()
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
-	token = hex.EncodeToString(random[:])
-	path, err := writeToken(token, dir, l)
-	if err != nil {
-		return "", nil, err
+	token := hex.EncodeToString(random[:])
+	path := filepath.Join(dir, "web-"+fileName(l)+".token")
+	if err := writeNew(path, []byte(token+"\n")); err != nil {
+		return nil, nil, err
 	}
 	fmt.Fprintf(os.Stderr, "hutch-web: the token is in %s\n", path)
-	return token, remover(path), nil
+	return one(token), remover(path), nil
 }
 
-// writeToken leaves the token for the user's programs. A file of a server before on the same port, which was killed,
-// is replaced.
-func writeToken(token, dir string, l net.Listener) (string, error) {
-	path := filepath.Join(dir, "web-"+strings.NewReplacer("[", "", "]", "").Replace(l.Addr().String())+".token")
+// fileName is a listener's in the names of files.
+func fileName(l net.Listener) string {
+	return strings.NewReplacer("[", "", "]", "", "/", "-").Replace(l.Addr().String())
+}
+
+// writeNew writes a file for the user's programs. One of a server before on the same port, which was killed, is
+// replaced.
+func writeNew(path string, text []byte) error {
 	if err := gone(os.Remove(path)); err != nil {
-		return "", err
+		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
-	_, err = f.WriteString(token + "\n")
-	return path, errors.Join(err, f.Close())
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }
 
 // remover removes a file that is there now, unless another has taken its place by then.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,9 @@ and reach none of its ports from a sandbox.`,
 			if err := checkE2B(&cfg); err != nil {
 				return cli.Usage(cmd.CommandPath(), err)
 			}
+			if err := checkDoor(&cfg); err != nil {
+				return cli.Usage(cmd.CommandPath(), err)
+			}
 			for _, g := range cfg.Grant {
 				if !slices.Contains(webapi.Grants, g) {
 					return cli.Usage(cmd.CommandPath(), fmt.Errorf("--grant %q: there are %s", g,
@@ -52,6 +56,13 @@ and reach none of its ports from a sandbox.`,
 	cmd.Flags().Lookup("e2b").NoOptDefVal = e2bPort
 	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "",
 		"`FILE` with the bearer token (default: one is made)")
+	cmd.Flags().StringVar(&cfg.Tokens, "tokens", "",
+		"`FILE` with several clients, their tokens' digests and what each may have, instead of one token")
+	cmd.Flags().StringVar(&cfg.E2BDomain, "e2b-domain", "",
+		"names of servers in sandboxes are below `NAME`, which leads here (default localhost)")
+	cmd.Flags().StringVar(&cfg.TLSCert, "tls-cert", "", "serve HTTPS with the certificate in `FILE`; one that is replaced is used at once")
+	cmd.Flags().StringVar(&cfg.TLSKey, "tls-key", "", "`FILE` with its key, which only you can read")
+	cmd.Flags().BoolVar(&cfg.TLS, "tls", false, "serve HTTPS, without --tls-cert with certificates that it makes; where the one that signs them is, is printed")
 	cmd.Flags().StringArrayVar(&cfg.Hosts, "host", nil,
 		"answer requests for this `NAME`, too; may be repeated")
 	cmd.Flags().StringArrayVar(&cfg.Grant, "grant", nil,
@@ -84,6 +95,25 @@ func checkE2B(cfg *webapi.Config) error {
 	}
 	return fmt.Errorf("--e2b %s with --listen %s: SDKs connect to an address and have a token, and a Unix socket has neither; "+
 		"give IP:PORT for both", cfg.E2B, cfg.Listen)
+}
+
+// checkDoor refuses flags that contradict each other.
+func checkDoor(cfg *webapi.Config) error {
+	unix := false
+	if at, err := api.ParsePortAddress(cfg.Listen); err == nil {
+		unix = at.Path != ""
+	}
+	switch {
+	case cfg.Tokens != "" && (cfg.TokenFile != "" || len(cfg.Grant) > 0):
+		return errors.New("--tokens with --token-file or --grant: each client in the file has a token and grants of its own")
+	case (cfg.TLSCert == "") != (cfg.TLSKey == ""):
+		return errors.New("--tls-cert and --tls-key go together: give the certificate and its key, or --tls alone")
+	case unix && (cfg.Tokens != "" || cfg.TLS || cfg.TLSCert != ""):
+		return fmt.Errorf("--listen %s: a Unix socket is for your own processes, without tokens and TLS", cfg.Listen)
+	case cfg.E2BDomain != "" && strings.Trim(cfg.E2BDomain, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "":
+		return fmt.Errorf("--e2b-domain %q: give a name in lower case, without a port", cfg.E2BDomain)
+	}
+	return nil
 }
 
 // becomeWeb executes hutch-web, once the daemon answers: what is wrong with it is told better here.

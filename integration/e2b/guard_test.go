@@ -34,7 +34,7 @@ func (s *server) ask(t testing.TB, method, path, body string, header ...string) 
 		}
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req) // which follows nothing
+	resp, err := s.client.RoundTrip(req) // which follows nothing
 	if err != nil {
 		t.Fatal(err)
 	}

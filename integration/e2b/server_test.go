@@ -2,9 +2,15 @@ package e2b_test
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +26,7 @@ type server struct {
 	w        *world.World
 	url, e2b string // where both shapes are
 	cmd      *exec.Cmd
+	client   http.RoundTripper
 }
 
 // serve starts a server. It ends with the test.
@@ -30,8 +37,11 @@ func serve(t testing.TB, w *world.World, flags ...string) *server {
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{w: w, cmd: w.Command(append([]string{"web", "--listen", "127.0.0.1:0", "--e2b=127.0.0.1:0",
-		"--token-file", file}, flags...)...)}
+	if !slices.Contains(flags, "--tokens") {
+		flags = append(flags, "--token-file", file)
+	}
+	s := &server{w: w, client: http.DefaultTransport, cmd: w.Command(append([]string{"web", "--listen", "127.0.0.1:0",
+		"--e2b=127.0.0.1:0"}, flags...)...)}
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +51,12 @@ func serve(t testing.TB, w *world.World, flags ...string) *server {
 	}
 	t.Cleanup(func() { s.end(t) })
 	said := bufio.NewReader(stderr)
-	s.url, s.e2b = address(t, said, "listening on "), address(t, said, "E2B's shape on ")
+	s.url = address(t, said, "listening on ")
+	if slices.Contains(flags, "--tls") {
+		file, _, _ := strings.Cut(address(t, said, "signed by that in "), ",")
+		s.client = trusting(t, file)
+	}
+	s.e2b = address(t, said, "E2B's shape on ")
 	go func() {
 		rest, _ := io.ReadAll(said) // it must not wait for a reader
 		if len(rest) > 0 {
@@ -49,6 +64,25 @@ func serve(t testing.TB, w *world.World, flags ...string) *server {
 		}
 	}()
 	return s
+}
+
+// trusting believes the certificates of a file, and knows that all names are this machine's.
+func trusting(t testing.TB, file string) *http.Transport {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+port)
+		}}
 }
 
 func address(t testing.TB, said *bufio.Reader, before string) string {

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,7 +49,7 @@ func serve(t testing.TB, w *world.World, flags ...string) *server {
 // start starts `hutch web` and reads where it listens.
 func start(t testing.TB, w *world.World, flags ...string) *server {
 	t.Helper()
-	s := &server{w: w, header: http.Header{}, cmd: w.Command(append([]string{"web"}, flags...)...)}
+	s := &server{w: w, header: http.Header{}, client: http.DefaultClient, cmd: w.Command(append([]string{"web"}, flags...)...)}
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +64,7 @@ func start(t testing.TB, w *world.World, flags ...string) *server {
 	if !ok {
 		t.Fatalf("%q, %v", line, err)
 	}
-	transport := &http.Transport{}
+	transport := &http.Transport{ForceAttemptHTTP2: true}
 	if path, ok := strings.CutPrefix(at, "unix:"); ok {
 		path, _, _ = strings.Cut(path, ",")
 		at = "http://localhost"
@@ -81,9 +84,32 @@ func start(t testing.TB, w *world.World, flags ...string) *server {
 		}
 		s.header.Set("Authorization", "Bearer "+strings.TrimSpace(string(made)))
 	}
+	if slices.Contains(flags, "--tls") {
+		line, err := said.ReadString('\n')
+		_, file, ok := strings.Cut(strings.TrimSpace(line), "signed by that in ")
+		file, _, _ = strings.Cut(file, ",")
+		if !ok {
+			t.Fatalf("%q, %v", line, err)
+		}
+		transport.TLSClientConfig = trusting(t, file)
+	}
 	go func() { _, _ = io.Copy(io.Discard, said) }() // it must not wait for a reader
 	s.url, s.client = at, &http.Client{Transport: transport}
 	return s
+}
+
+// trusting believes the certificates of a file.
+func trusting(t testing.TB, file string) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		t.Fatalf("%s: %s", file, text)
+	}
+	return &tls.Config{RootCAs: roots}
 }
 
 // end has it end as by Ctrl-C.

@@ -2,11 +2,14 @@ package web_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
@@ -230,6 +233,178 @@ func TestFiles(t *testing.T) {
 	if got := s.ask(t, "GET", at+"?path=/root/kept", nil); string(got.body) != "old" {
 		t.Errorf("what an upload that broke off has left: %q", got.body)
 	}
+}
+
+// TestConditions: of clients who write what they have read and one more, none loses what another has written.
+func TestConditions(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	const writers, each = 5, 6
+	w := world.New(t)
+	s := serve(t, w)
+	at := "/sandboxes/" + s.sandbox(t, object{}) + "/files?path=/root/count"
+	s.ask(t, "PUT", at, strings.NewReader("100")).want(http.StatusOK)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				a := s.ask(t, "GET", at, nil)
+				n, err := strconv.Atoi(string(a.body))
+				if err != nil {
+					t.Errorf("%d: %s", a.status, a.body)
+					return
+				}
+				switch a = s.ask(t, "PUT", at, strings.NewReader(strconv.Itoa(n+1)), "If-Match",
+					a.header.Get("ETag")); a.status {
+				case http.StatusOK:
+					done++
+				case http.StatusPreconditionFailed:
+				default:
+					t.Errorf("%d: %s", a.status, a.body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := s.ask(t, "GET", at, nil); string(got.body) != strconv.Itoa(100+writers*each) {
+		t.Errorf("%s after %d writes", got.body, writers*each)
+	}
+	gone := strings.Replace(at, "count", "gone", 1)
+	for _, tag := range []string{"*", `"1-2-3"`} {
+		s.ask(t, "PUT", gone, strings.NewReader("x"), "If-Match", tag).
+			fails(http.StatusPreconditionFailed, "precondition_failed")
+	}
+	s.ask(t, "PUT", at, strings.NewReader("x"), "If-Match", "*", "If-None-Match", "*").
+		fails(http.StatusBadRequest, "invalid_argument", "If-None-Match")
+	s.ask(t, "PUT", at, strings.NewReader("x"), "If-Match", "*").want(http.StatusOK)
+}
+
+// TestPages: lists come in pages, each in the place of the one before, whatever comes and goes meanwhile.
+func TestPages(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w)
+	var made []string
+	for range 3 {
+		made = append(made, s.sandbox(t, object{}))
+	}
+	at := "/sandboxes/" + made[0]
+	for i := range 5 {
+		s.ask(t, "PUT", at+"/files?path=/root/d/"+strconv.Itoa(i), strings.NewReader("x")).want(http.StatusOK)
+		if i < 3 {
+			s.ask(t, "POST", at+"/snapshots", object{}).want(http.StatusCreated)
+			s.ask(t, "POST", at+"/processes", object{"cmd": "true", "background": true}).want(http.StatusCreated)
+		}
+	}
+	for path, want := range map[string]int{"/sandboxes": 3, "/snapshots": 3, at + "/processes": 3,
+		at + "/files/list?path=/root/d": 5} {
+		all, seen := 0, map[string]bool{}
+		for next := path; next != ""; {
+			if !strings.Contains(next, "limit=") {
+				next += map[bool]string{true: "&", false: "?"}[strings.Contains(next, "?")] + "limit=2"
+			}
+			a := s.ask(t, "GET", next, nil).want(http.StatusOK)
+			var page map[string]json.RawMessage
+			a.want(http.StatusOK, &page)
+			for name, text := range page {
+				var list []object
+				if name == "truncated" || json.Unmarshal(text, &list) != nil {
+					continue
+				}
+				if len(list) > 2 {
+					t.Errorf("%s: %d in one page", next, len(list))
+				}
+				for _, one := range list {
+					all++
+					seen[sprint("%v%v%v%v", one["sandboxID"], one["snapshotID"], one["processID"], one["path"])] = true
+				}
+			}
+			next = ""
+			if link, ok := strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`); ok {
+				next = link
+			}
+			if (next != "") != (a.header.Get("X-Next-Token") != "") {
+				t.Errorf("%v", a.header)
+			}
+		}
+		if all != want || len(seen) != want {
+			t.Errorf("%s: %d of %d: %v", path, all, want, seen)
+		}
+	}
+	token := s.ask(t, "GET", "/sandboxes?limit=1", nil).header.Get("X-Next-Token")
+	s.ask(t, "DELETE", at, nil).want(http.StatusNoContent)
+	var list struct{ Sandboxes []struct{ SandboxID string } }
+	if s.ask(t, "GET", "/sandboxes?limit=1&nextToken="+token, nil).want(http.StatusOK,
+		&list); len(list.Sandboxes) != 1 || list.Sandboxes[0].SandboxID != made[1] {
+		t.Errorf("%+v, want %s", list, made[1])
+	}
+	for _, query := range []string{"limit=0", "limit=x", "nextToken=%21", "limit=-1"} {
+		s.ask(t, "GET", "/sandboxes?"+query, nil).fails(http.StatusBadRequest, "invalid_argument")
+	}
+	s.ask(t, "GET", "/sandboxes/"+made[1]+"/files/list?path=/&nextToken=eHg", nil).
+		fails(http.StatusBadRequest, "invalid_argument", "nextToken")
+}
+
+// TestTerminal: a process in a terminal: its size, what is typed, and a stream that goes on where it broke.
+func TestTerminal(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	w := world.New(t)
+	s := serve(t, w)
+	at := "/sandboxes/" + s.sandbox(t, object{}) + "/processes"
+	screen := s.events(t, "POST", at, object{"cmd": "stty size; read line; echo got $line; stty size; read line; tty",
+		"tty": object{"cols": 91, "rows": 33}})
+	var p struct {
+		ProcessID string
+		TTY       bool
+	}
+	screen.want("start").into(t, &p)
+	proc := at + "/" + p.ProcessID
+	var shown strings.Builder
+	last := ""
+	until := func(text string) {
+		t.Helper()
+		for !strings.Contains(shown.String(), text) {
+			ev := screen.want("stdout")
+			var out struct{ Data string }
+			ev.into(t, &out)
+			shown.WriteString(out.Data)
+			last = ev.id
+		}
+	}
+	until("33 91")
+	s.ask(t, "PATCH", proc, object{"tty": object{"cols": 100, "rows": 20}}).want(http.StatusNoContent)
+	_ = screen.body.Close() // whoever looked is gone; the terminal is not
+	s.ask(t, "POST", proc+"/stdin", object{"data": "word\n"}).want(http.StatusNoContent)
+	screen = s.events(t, "GET", proc+"/events", nil, "Last-Event-ID", last)
+	until("got word")
+	until("20 100")
+	s.ask(t, "POST", proc+"/stdin", object{"data": "\n"}).want(http.StatusNoContent)
+	until("/dev/")
+	screen.want("end")
+	if !p.TTY || strings.Count(shown.String(), "33 91") != 1 {
+		t.Errorf("%+v: %q", p, shown.String())
+	}
+	size := object{"cols": 80, "rows": 24}
+	s.ask(t, "POST", at, object{"cmd": "true", "tty": size}).fails(http.StatusBadRequest, "invalid_argument", "stream")
+	s.ask(t, "POST", at, object{"cmd": "true", "tty": size, "background": true, "stdin": "x"}).
+		fails(http.StatusBadRequest, "invalid_argument", "stdin")
+	s.ask(t, "POST", at, object{"cmd": "true", "tty": object{"cols": 0, "rows": 24}, "background": true}).
+		fails(http.StatusBadRequest, "invalid_argument")
+	s.ask(t, "POST", at, object{"cmd": "true", "tty": object{"cols": 70000, "rows": 24}, "background": true}).
+		fails(http.StatusBadRequest, "invalid_argument")
+	var bg struct{ ProcessID string }
+	s.ask(t, "POST", at, object{"cmd": "read x; exit 7", "tty": size, "background": true}).want(http.StatusCreated, &bg)
+	s.ask(t, "POST", at+"/"+bg.ProcessID+"/stdin", object{"data": "\n"}).want(http.StatusNoContent)
+	var res struct{ ExitCode int }
+	if s.ask(t, "GET", at+"/"+bg.ProcessID+"/result", nil).want(http.StatusOK, &res); res.ExitCode != 7 {
+		t.Errorf("%+v", res)
+	}
+	s.ask(t, "POST", at, object{"cmd": "sleep 60", "background": true}).want(http.StatusCreated, &bg)
+	s.ask(t, "PATCH", at+"/"+bg.ProcessID, object{"tty": size}).
+		fails(http.StatusConflict, "failed_precondition", "no terminal")
 }
 
 // failing is the end of a connection in the middle of a body.

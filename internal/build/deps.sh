@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh installs what is missing of the named groups: go, build, test, obeyed,
-# sdk, e2b, bench, generate.
+# sdk, e2b, rest, bench, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -50,6 +50,7 @@ fi
 		done
 		return 1
 	}
+	have_rest() { cmp -s "$root/integration/web/testdata/requirements.txt" "$root/.cache/rest/requirements.txt"; }
 	have_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
@@ -159,6 +160,11 @@ e2b-js-old  may  have_e2b:js-old       -              -                     -
 e2b-py-new  may  have_e2b:py-new       -              -                     -
 e2b-py-old  may  have_e2b:py-old       -              -                     -'
 		;;
+	rest)
+		# A validator of OpenAPI documents, and a program that makes requests of one.
+		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
+rest        may  have_rest             -              -                     -'
+		;;
 	bench)
 		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
 		echo 'podman      may  have_cmd:podman       podman         podman                podman
@@ -172,7 +178,7 @@ firejail    may  have_cmd:firejail     firejail       firejail              fire
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, obeyed, sdk, e2b, bench, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, obeyed, sdk, e2b, rest, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -297,6 +303,7 @@ case $lacking in *typescript*) install_npm 'the compiler of TypeScript' sdk/type
 case $lacking in *runtimes*) install_npm 'Node, Bun and Deno' integration/sdk/testdata/npm .cache/sdk-npm ;; esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
 case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata .cache/sdk ;; esac
+case $lacking in *rest*) install_pip 'schemathesis' integration/web/testdata .cache/rest ;; esac
 for sdk in js-new js-old; do
 	case $lacking in *e2b-$sdk*) install_npm "E2B's SDK $sdk" "integration/e2b/testdata/$sdk" ".cache/e2b/$sdk" ;; esac
 done

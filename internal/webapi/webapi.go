@@ -17,10 +17,16 @@ var Grants = []string{GrantHostPorts, GrantSandboxes}
 type Config struct {
 	Listen    string   `json:"listen"`               // IP:PORT, or the absolute path of a Unix socket
 	E2B       string   `json:"e2b,omitempty"`        // IP:PORT where E2B's shape is served, too; "" is nowhere
+	E2BDomain string   `json:"e2b_domain,omitempty"` // what servers in sandboxes are names below; "" is localhost
 	TokenFile string   `json:"token_file,omitempty"` // holds the bearer token; "" makes one
+	Tokens    string   `json:"tokens,omitempty"`     // a file with several clients and their bounds, instead
 	Hosts     []string `json:"hosts,omitempty"`      // further names that it is reached by
 	Grant     []string `json:"grant,omitempty"`      // powers of the user's that clients have, too
 	// Registries are those that clients may have images fetched from, beside Docker Hub.
 	Registries []string `json:"registries,omitempty"`
 	MaxUpload  int64    `json:"max_upload,omitempty"` // bytes of one upload; 0 is the default
+	// TLS is with certificates that the server makes, unless there are files with one and its key.
+	TLS     bool   `json:"tls,omitempty"`
+	TLSCert string `json:"tls_cert,omitempty"`
+	TLSKey  string `json:"tls_key,omitempty"`
 }

@@ -54,6 +54,8 @@ type FileWriteParams struct {
 	Exclusive bool   `json:"exclusive,omitempty"` // fail if it exists
 	Parents   bool   `json:"parents,omitempty"`   // make missing folders above it
 	Mode      string `json:"mode,omitempty"`      // octal, "0755"; default: the old file's, else 0644
+	// IfVersion fails where the file is not the one that had this version in fs.stat: no write of another's is lost.
+	IfVersion string `json:"if_version,omitempty"`
 	// Atomic true fails where the old file cannot be replaced in a single step (it
 	// has several names, say); false writes into the file itself. By default that is
 	// done where it must be.
@@ -100,6 +102,8 @@ type File struct {
 	UID    uint32    `json:"uid"`
 	GID    uint32    `json:"gid"`
 	Target string    `json:"target,omitempty"` // of a symlink
+	// Version, of fs.stat, changes with whatever writes the file or takes its place: see if_version of fs.write.
+	Version string `json:"version,omitempty"`
 	// PathBase64 holds the bytes of a path that is not UTF-8.
 	PathBase64 string `json:"path_base64,omitempty"`
 	// Error says why a folder of a recursive list was not entered.
@@ -263,6 +267,9 @@ func (p *FileWriteParams) Validate() error {
 	case in && p.Atomic != nil && *p.Atomic:
 		return invalid("atomic", "only a whole file can be replaced in a single step").
 			WithHint("leave it out with append and offset")
+	case p.IfVersion != "" && (in || p.Exclusive):
+		return invalid("if_version", "given together with append, offset or exclusive").
+			WithHint("it is for a whole file that takes the place of another")
 	case p.SizeBytes != nil && (p.FD == nil || *p.SizeBytes < 0):
 		return invalid("size_bytes", "is for an fd, and not negative")
 	}

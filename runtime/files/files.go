@@ -168,7 +168,7 @@ func (f *Files) Write(ctx context.Context, p api.FileWriteParams, fds packet.Tak
 	req := filesapi.Request{
 		Op: filesapi.OpWrite, Append: p.Append, At: p.Offset != nil, NoCreate: p.Create != nil && !*p.Create,
 		Exclusive: p.Exclusive, Parents: p.Parents, Size: p.SizeBytes,
-		InPlace: p.Atomic != nil && !*p.Atomic, Atomic: p.Atomic != nil && *p.Atomic,
+		InPlace: p.Atomic != nil && !*p.Atomic, Atomic: p.Atomic != nil && *p.Atomic, Version: p.IfVersion,
 	}
 	if p.Offset != nil {
 		req.Offset = *p.Offset
@@ -191,6 +191,10 @@ func (f *Files) Write(ctx context.Context, p api.FileWriteParams, fds packet.Tak
 		return api.FileWritten{}, err
 	}
 	r, _, err := f.askPiped(ctx, api.MethodFSWrite, &p.FileParams, req, data, pipe)
+	if p.IfVersion != "" && errors.Is(err, unix.ESTALE) {
+		err = api.Errorf(api.FailedPrecondition, "%w", err).WithOp(api.MethodFSWrite).WithField("if_version").
+			WithHint("read it again, and write with the version that it has then")
+	}
 	if err != nil {
 		return api.FileWritten{}, err
 	}
@@ -299,7 +303,7 @@ func describeFile(e *filesapi.Entry) api.File {
 	f := api.File{
 		Name: excerpt.Valid([]byte(path.Base(string(e.Path)))), Type: fileTypes[e.Mode&unix.S_IFMT], Size: e.Size,
 		Mode: fmt.Sprintf("%04o", e.Mode&0o7777), MTime: e.MTime, UID: e.UID, GID: e.GID,
-		Target: excerpt.Valid(e.Target),
+		Target: excerpt.Valid(e.Target), Version: e.Version,
 	}
 	if !utf8.Valid(e.Path) {
 		f.PathBase64 = base64.StdEncoding.EncodeToString(e.Path)

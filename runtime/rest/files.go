@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -33,7 +32,7 @@ func fileRoutes() []route {
 		{method: "GET", path: files + "/list", name: "listFiles", tag: "files", answer: of[api.FileList](),
 			query:   append(where, parameter{name: "depth", kind: "integer", doc: "levels of folders; default 1"}),
 			summary: "Lists a folder: each folder before what it holds, names in order.",
-			serve:   plain((*Server).listFiles)},
+			paged:   true, serve: (*Server).listFiles},
 		{method: "GET", path: files + "/stat", name: "statFile", tag: "files", query: where, answer: of[api.File](),
 			summary: "Describes a file or folder.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -106,12 +105,24 @@ func (s *Server) SendFile(w http.ResponseWriter, r *http.Request, p api.FilePara
 	return nil
 }
 
-// etag changes with whatever writes the file: its size, and when it was written, to the nanosecond.
-func etag(st *api.File) string { return fmt.Sprintf(`"%x-%x"`, st.MTime.UnixNano(), st.Size) }
+// etag changes with whatever writes the file or takes its place.
+func etag(st *api.File) string { return `"` + st.Version + `"` }
 
-func (s *Server) listFiles(r *http.Request) (any, error) {
+// listFiles lists a page of a folder. The token of the next one is a number of entries: files that come and go
+// meanwhile shift it.
+func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := fileOf(r)
-	l := api.FileListParams{FileParams: p}
+	limit, last, err := pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	offset := 0
+	if last != "" {
+		if offset, err = strconv.Atoi(last); err != nil || offset < 0 || offset > api.MaxListOffset {
+			return nil, wrongPage(last)
+		}
+	}
+	l := api.FileListParams{FileParams: p, Limit: limit, Offset: &offset}
 	depth, err := number(r, "depth")
 	if err != nil {
 		return nil, err
@@ -120,10 +131,16 @@ func (s *Server) listFiles(r *http.Request) (any, error) {
 		l.Recursive, l.Depth = true, int(*depth)
 	}
 	found, err := do(r.Context(), s, api.CallFSList, l)
+	if err != nil {
+		return nil, err
+	}
 	for i := range found.Entries { // as every other path here
 		found.Entries[i].Path = path.Join(p.Path, found.Entries[i].Path)
 	}
-	return answered(found, err)
+	if next := offset + len(found.Entries); found.Truncated && next <= api.MaxListOffset {
+		goesOn(w, r, strconv.Itoa(next))
+	}
+	return found, nil
 }
 
 // remote is a file in a sandbox, as http.ServeContent reads it: bytes come through a pipe that the sandbox's worker
@@ -213,41 +230,59 @@ func (f *remote) end() {
 
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := fileOf(r)
-	if err := s.precondition(r, p); err != nil {
+	q := api.FileWriteParams{FileParams: p, Mode: r.URL.Query().Get("mode"), Parents: true,
+		Exclusive: r.Header.Get("If-None-Match") == "*"}
+	if err := s.precondition(r, &q); err != nil {
 		return nil, err
 	}
 	size := r.ContentLength
 	if size > s.cfg.MaxUpload {
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxUpload}
 	}
-	q := api.FileWriteParams{FileParams: p, Mode: r.URL.Query().Get("mode"), Parents: true,
-		Exclusive: r.Header.Get("If-None-Match") == "*"}
 	if size >= 0 {
 		q.SizeBytes = &size
 	}
 	written, err := s.Store(w, r, q, nil)
-	if q.Exclusive && api.ErrorCode(err) == api.AlreadyExists {
-		return nil, problem(http.StatusPreconditionFailed, codeConflict, "leave out If-None-Match to replace it",
+	var e *api.Error
+	switch {
+	case q.Exclusive && api.ErrorCode(err) == api.AlreadyExists:
+		err = problem(http.StatusPreconditionFailed, codeConflict, "leave out If-None-Match to replace it",
 			"%s exists", p.Path)
+	case errors.As(err, &e) && (e.Field == "if_version" || q.Create != nil && e.Code == api.NotFound):
+		err = otherFile(p.Path)
 	}
 	return answered(written, err)
 }
 
-// precondition holds If-Match against the file that is there.
-func (s *Server) precondition(r *http.Request, p api.FileParams) error {
+// precondition makes If-Match the condition of a write. It is held against the file that is there now, so that a body
+// need not be sent for nothing, and again where the new file takes its place.
+func (s *Server) precondition(r *http.Request, p *api.FileWriteParams) error {
 	want := r.Header.Get("If-Match")
 	if want == "" {
 		return nil
 	}
-	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
-	if err != nil && api.ErrorCode(err) != api.NotFound {
+	if p.Exclusive {
+		return api.Errorf(api.InvalidArgument, "If-Match: given together with If-None-Match").WithField("If-Match").
+			WithHint("give one of them")
+	}
+	st, err := do(r.Context(), s, api.CallFSStat, api.FileStatParams{FileParams: p.FileParams, Follow: true})
+	switch {
+	case api.ErrorCode(err) == api.NotFound || err == nil && want != "*" && !isOneOf(want, etag(&st)):
+		return otherFile(p.Path)
+	case err != nil:
 		return err
+	case want == "*":
+		there := false
+		p.Create = &there
+	default:
+		p.IfVersion = st.Version
 	}
-	if err == nil && (want == "*" || isOneOf(want, etag(&st))) {
-		return nil
-	}
+	return nil
+}
+
+func otherFile(path string) error {
 	return problem(http.StatusPreconditionFailed, codeConflict, "read it again, and send the ETag of that",
-		"%s is another file than If-Match says", p.Path)
+		"%s is another file than If-Match says", path)
 }
 
 func isOneOf(header, tag string) bool {

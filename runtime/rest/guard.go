@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"mime"
 	"net"
@@ -102,7 +101,8 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 // authorized lets those in who know the token, or are the user.
 func (s *Server) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.knows(r) {
+		c := s.ofRequest(r)
+		if c == nil {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="hutch"`)
 			problem(http.StatusUnauthorized, codeUnauthenticated,
 				"send Authorization: Bearer TOKEN; hutch web says where its token is",
@@ -110,24 +110,8 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 				write(w)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(As(r.Context(), c)))
 	})
-}
-
-func (s *Server) knows(r *http.Request) bool {
-	if s.cfg.Unix {
-		own, _ := r.Context().Value(peerKey{}).(bool)
-		return own
-	}
-	if s.cfg.Token == "" {
-		return false
-	}
-	// The name of a scheme has no case (RFC 9110, 11.1).
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		token = r.Header.Get("X-API-Key")
-	}
-	return subtle.ConstantTimeCompare([]byte(strings.TrimSpace(token)), []byte(s.cfg.Token)) == 1
 }
 
 // isMedia reports whether a Content-Type is of a media type.

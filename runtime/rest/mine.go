@@ -10,34 +10,37 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A client sees what was made over REST, and nothing else of the user's, unless GrantSandboxes says otherwise: a
-// sandbox of the command line may have folders of the host. What was made here has a label.
-const labelMade = labelPrefix + "made"
+// A client sees what it has made over REST, and nothing else of the user's, unless GrantSandboxes says otherwise: a
+// sandbox of the command line may have folders of the host. What was made here has labels, also of whom.
+const (
+	labelMade   = labelPrefix + "made"
+	labelClient = labelPrefix + "client"
+)
 
 // maxMine bounds the ids that are remembered. Who falls out is asked about again.
 const maxMine = 10_000
 
-// mine knows of sandboxes by their ids whether they were made over REST, also of such as have gone. An id is one
-// sandbox's for ever.
+// mine knows of sandboxes by their ids who has made them over REST, also of such as have gone. An id is one sandbox's
+// for ever.
 type mine struct {
 	mu  sync.Mutex
-	ids map[string]bool
+	ids map[string]map[string]string // to the labels that say it
 }
 
-func (m *mine) note(id string, made bool) {
+func (m *mine) note(id string, labels map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ids == nil || len(m.ids) >= maxMine {
-		m.ids = map[string]bool{}
+		m.ids = map[string]map[string]string{}
 	}
-	m.ids[id] = made
+	m.ids[id] = map[string]string{labelMade: labels[labelMade], labelClient: labels[labelClient]}
 }
 
-func (m *mine) made(id string) (made, known bool) {
+func (m *mine) labels(id string) (labels map[string]string, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	made, known = m.ids[id]
-	return made, known
+	labels, known = m.ids[id]
+	return labels, known
 }
 
 // sandboxKey is where a request's context has the record of its sandbox.
@@ -53,7 +56,7 @@ func (s *Server) owned(r *http.Request) (*http.Request, error) {
 		r = r.WithContext(context.WithValue(r.Context(), sandboxKey{}, sb))
 		r.SetPathValue("sandbox", sb.ID) // its name may be another's by the time of the next call
 	}
-	if name := r.PathValue("snapshot"); name != "" && !s.isGranted(GrantSandboxes) {
+	if name := r.PathValue("snapshot"); name != "" && !clientOf(r.Context()).may(GrantSandboxes) {
 		all, err := s.Snapshots(r.Context(), "")
 		if err != nil {
 			return r, err
@@ -69,29 +72,25 @@ func (s *Server) owned(r *http.Request) (*http.Request, error) {
 	return r, nil
 }
 
-func (s *Server) sees(labels map[string]string) bool {
-	return labels[labelMade] != "" || s.isGranted(GrantSandboxes)
-}
-
-// follows reports whether a client sees events of a sandbox, which may have gone.
+// follows reports whether the client of a request sees events of a sandbox, which may have gone.
 func (s *Server) follows(ctx context.Context, id string) bool {
-	if s.isGranted(GrantSandboxes) || id == "" {
-		return s.isGranted(GrantSandboxes)
+	c := clientOf(ctx)
+	if c.may(GrantSandboxes) || id == "" {
+		return c.may(GrantSandboxes)
 	}
-	if made, known := s.mine.made(id); known {
-		return made
+	if labels, known := s.mine.labels(id); known {
+		return c.sees(labels)
 	}
 	sb, err := do(ctx, s, api.CallSandboxGet, api.SandboxParams{Sandbox: id})
 	if err != nil && api.ErrorCode(err) != api.NotFound {
 		return false // and asked about again
 	}
-	made := err == nil && sb.Labels[labelMade] != ""
-	s.mine.note(id, made)
-	return made
+	s.mine.note(id, sb.Labels)
+	return c.sees(sb.Labels)
 }
 
 // labels are those of what is made for a client: what it gives, but for names of ours.
-func labels(metadata map[string]string) (map[string]string, error) {
+func labels(ctx context.Context, metadata map[string]string) (map[string]string, error) {
 	all := maps.Clone(metadata)
 	if all == nil {
 		all = map[string]string{}
@@ -103,12 +102,15 @@ func labels(metadata map[string]string) (map[string]string, error) {
 		}
 	}
 	all[labelMade] = "1"
+	if c := clientOf(ctx); c.Name != "" {
+		all[labelClient] = c.Name
+	}
 	return all, nil
 }
 
 // forkLabels are labels of a fork, which has those of its origin besides: but what that was made by is not its own.
-func forkLabels(metadata map[string]string) (map[string]string, error) {
-	all, err := labels(metadata)
+func forkLabels(ctx context.Context, metadata map[string]string) (map[string]string, error) {
+	all, err := labels(ctx, metadata)
 	if err == nil {
 		all[labelKey], all[labelBody] = "", ""
 	}

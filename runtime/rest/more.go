@@ -2,7 +2,9 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -22,21 +24,28 @@ func moreRoutes() []route {
 		{method: "GET", path: "/snapshots", name: "listSnapshots", tag: "snapshots", answer: of[Snapshots](),
 			summary: "Lists the snapshots, oldest first.",
 			query:   []parameter{{name: "sandbox", kind: "string", doc: "only those of this sandbox, by id or name"}},
-			serve: plain(func(s *Server, r *http.Request) (any, error) {
+			paged:   true,
+			serve: func(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 				id, err := s.idOf(r)
 				if err != nil {
 					return nil, err
 				}
 				own, err := s.Snapshots(r.Context(), id)
-				return Snapshots{Snapshots: list(own, snapshotOf)}, err
-			})},
+				if err != nil {
+					return nil, err
+				}
+				page, err := Paged(w, r, own, true, func(sn *api.Snapshot) (time.Time, string) {
+					return sn.Created, sn.ID
+				})
+				return Snapshots{Snapshots: list(page, snapshotOf)}, err
+			}},
 		{method: "DELETE", path: oneSnapshot, name: "removeSnapshot", tag: "snapshots", summary: "Removes a snapshot.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
 				_, err := do(r.Context(), s, api.CallSnapRemove, api.SnapshotParams{Snapshot: r.PathValue("snapshot")})
 				return nil, err
 			})},
 		{method: "POST", path: oneSnapshot + "/fork", name: "forkSnapshot", tag: "snapshots", code: http.StatusCreated,
-			body: of[Fork](), answer: of[Sandboxes](),
+			body: of[Fork](), answer: of[Sandboxes](), headers: []parameter{idempotency},
 			summary: "Makes sandboxes that go on from the files of a snapshot.",
 			serve: asked(func(s *Server, r *http.Request, f *Fork) (any, error) {
 				return s.forked(r, f, api.ForkParams{Snapshot: r.PathValue("snapshot")})
@@ -53,6 +62,10 @@ func moreRoutes() []route {
 			summary: "Lists the templates by name.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
 				all, err := do(r.Context(), s, api.CallTemplateList, api.Empty{})
+				c := clientOf(r.Context())
+				all.Templates = slices.DeleteFunc(all.Templates, func(t api.Template) bool {
+					return len(c.Templates)+len(c.Images) > 0 && !slices.Contains(c.Templates, t.Name)
+				})
 				return Templates{Templates: list(all.Templates, func(t *api.Template) Template {
 					return Template{TemplateID: t.Name, Description: t.Description, Image: t.Image}
 				})}, err
@@ -95,7 +108,7 @@ func (s *Server) idOf(r *http.Request) (string, error) {
 	if name == "" || strings.HasPrefix(name, "sb_") {
 		return name, nil
 	}
-	sb, err := do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: name})
+	sb, err := s.Sandbox(r.Context(), name)
 	return sb.ID, err
 }
 

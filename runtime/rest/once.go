@@ -58,43 +58,46 @@ func (k *keys) enter(ctx context.Context, key string) (leave func(), err error) 
 	}, nil
 }
 
-// once makes a sandbox, or finds the one that a request with the same Idempotency-Key has made.
-func (s *Server) once(r *http.Request, n *NewSandbox, sp *api.Spec,
-	create func(context.Context) (Sandbox, error)) (none Sandbox, err error) {
+// once makes sandboxes, or finds those that a request with the same Idempotency-Key has made and that live still. asked
+// is what the client wants, and own are the labels of what is made, which get the key.
+func (s *Server) once(r *http.Request, asked any, own map[string]string,
+	create func(context.Context) ([]api.Sandbox, error)) (made []api.Sandbox, existing bool, err error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
-		return create(r.Context())
+		made, err = create(r.Context())
+		return made, false, err
 	}
 	if len(key) > maxKey || strings.TrimSpace(key) == "" {
-		return none, api.Errorf(api.InvalidArgument, "Idempotency-Key has %d characters", len(key)).
+		return nil, false, api.Errorf(api.InvalidArgument, "Idempotency-Key has %d characters", len(key)).
 			WithField("Idempotency-Key").WithHint("use 1 to %d, such as a UUID", maxKey)
 	}
-	text, err := json.Marshal([]any{n, sp.Labels}) // which have what other shapes ask for
+	text, err := json.Marshal([]any{asked, own}) // which have what other shapes ask for
 	if err != nil {
-		return none, err
+		return nil, false, err
 	}
-	id, digest := sum([]byte(key)), sum(text)
+	id, digest := sum([]byte(own[labelClient]+"\x00"+key)), sum(text)
 	leave, err := s.keys.enter(r.Context(), id)
 	if err != nil {
-		return none, err
+		return nil, false, err
 	}
 	defer leave()
-	there, err := do(r.Context(), s, api.CallSandboxList, api.ListParams{Labels: map[string]string{labelKey: id}})
+	there, err := s.Sandboxes(r.Context(), map[string]string{labelKey: id})
 	if err != nil {
-		return none, err
+		return nil, false, err
 	}
-	if len(there.Sandboxes) > 0 {
-		sb := &there.Sandboxes[0]
-		if sb.Labels[labelBody] != digest {
-			return none, problem(http.StatusUnprocessableEntity, string(api.InvalidArgument), "use another key for it",
-				"this Idempotency-Key belongs to another request, which has made %s", sb.ID)
+	if len(there) > 0 {
+		if there[0].Labels[labelBody] != digest {
+			return nil, false, problem(http.StatusUnprocessableEntity, string(api.InvalidArgument),
+				"use another key for it", "this Idempotency-Key belongs to another request, which has made %s", there[0].ID)
 		}
-		found := sandboxOf(sb)
-		found.Existing = true
-		return found, nil
+		for i := range there {
+			there[i].Existing = true
+		}
+		return there, true, nil
 	}
-	sp.Labels[labelKey], sp.Labels[labelBody] = id, digest
-	return create(r.Context())
+	own[labelKey], own[labelBody] = id, digest
+	made, err = create(r.Context())
+	return made, false, err
 }
 
 func sum(data []byte) string {

@@ -75,10 +75,15 @@ var placeholders = map[string]string{"sandbox": "id or name of a sandbox", "proc
 func (p *parameter) schema() object {
 	schema := object{"type": p.kind}
 	switch {
+	case p.most > 0:
+		schema["minimum"], schema["maximum"] = p.least, p.most
 	case p.kind == "number" || p.kind == "integer":
 		schema["minimum"], schema["maximum"] = 0, api.MaxSeconds
 	case p.required:
 		schema["minLength"] = 1
+	}
+	if p.pattern != "" {
+		schema["pattern"] = p.pattern
 	}
 	return schema
 }
@@ -168,7 +173,7 @@ func closed(defs object, t reflect.Type) {
 // madeBy are the operations that make what a placeholder stands for, and where their answers have its id.
 var madeBy = map[string]struct{ name, id string }{
 	"sandbox": {"createSandbox", "sandboxID"}, "process": {"runProcess", "processID"},
-	"snapshot": {"createSnapshot", "snapshotID"},
+	"snapshot": {"createSnapshot", "snapshotID"}, "port": {"openPort", "port"},
 }
 
 // links are the operations on what an operation has made.
@@ -212,6 +217,12 @@ func (r *route) answers(g *params.Schemas) (object, error) {
 	if len(content) > 0 {
 		answer["content"] = content
 	}
+	if r.paged {
+		text := object{"type": "string"}
+		answer["headers"] = object{
+			nextHeader: object{"description": "nextToken of the next page; none after the last", "schema": text},
+			"Link":     object{"description": "the next page, with rel=next", "schema": text}}
+	}
 	return answer, nil
 }
 
@@ -222,7 +233,7 @@ func (r *route) parameters() []object {
 			"description": placeholders[name[1]],
 			"schema":      object{"type": "string"}})
 	}
-	for in, all := range map[string][]parameter{"query": r.query, "header": r.headers} {
+	for in, all := range map[string][]parameter{"query": r.queries(), "header": r.headers} {
 		for _, p := range all {
 			list = append(list, object{"name": p.name, "in": in, "required": p.required, "description": p.doc,
 				"schema": p.schema()})

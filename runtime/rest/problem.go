@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
@@ -23,6 +24,8 @@ type Problem struct {
 	Code   string `json:"code" doc:"the class of the error, as over JSON-RPC: not_found, invalid_argument, ..."`
 	Hint   string `json:"hint,omitempty" doc:"what to do about it"`
 	Field  string `json:"field,omitempty" doc:"the member of the request that is wrong, such as limits.cpus"`
+
+	retryAfter int // seconds after which it may succeed, where that is known; -1: waiting does not help
 }
 
 // Codes that only HTTP has.
@@ -103,14 +106,19 @@ func problem(status int, code, hint, format string, args ...any) *Problem {
 
 func (p *Problem) Error() string { return p.Detail }
 
+// SetRetryAfter says when it may succeed, where waiting helps: what is wrong with a member stays wrong.
+func (p *Problem) SetRetryAfter(h http.Header) {
+	if p.retryAfter >= 0 && (p.Status == http.StatusTooManyRequests ||
+		p.Status == http.StatusServiceUnavailable && p.Field == "") {
+		h.Set("Retry-After", strconv.Itoa(max(p.retryAfter, 1)))
+	}
+}
+
 func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Del("ETag")
 	h.Del("Content-Disposition")
-	// What is wrong with a member stays wrong.
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable && p.Field == "" {
-		h.Set("Retry-After", "1")
-	}
+	p.SetRetryAfter(h)
 	if p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
 		h.Set("Connection", "close") // whoever it is has no business here
 	}

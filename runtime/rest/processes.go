@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -21,11 +22,16 @@ func processRoutes() []route {
 			serve: (*Server).run},
 		{method: "GET", path: oneSandbox + "/processes", name: "listProcesses", tag: "processes",
 			answer: of[Processes](), summary: "Lists the processes that were started here and run, or ended lately.",
-			serve: plain(func(s *Server, r *http.Request) (any, error) {
+			paged: true,
+			serve: func(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 				all, err := do(r.Context(), s, api.CallExecList, api.SandboxParams{Sandbox: ref(r)})
+				if err != nil {
+					return nil, err
+				}
 				mine := slices.DeleteFunc(all.Execs, func(e api.Exec) bool { return e.Kept }) // interpreters and shells
-				return Processes{Processes: list(mine, processOf)}, err
-			})},
+				page, err := Paged(w, r, mine, true, func(e *api.Exec) (time.Time, string) { return e.Started, e.Exec })
+				return Processes{Processes: list(page, processOf)}, err
+			}},
 		{method: "GET", path: oneProcess, name: "getProcess", tag: "processes", answer: of[Process](),
 			summary: "Returns the record of a process.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -54,6 +60,19 @@ func processRoutes() []route {
 				}
 				return nil, err
 			})},
+		{method: "PATCH", path: oneProcess, name: "updateProcess", tag: "processes", body: of[ProcessUpdate](),
+			summary: "Sets the size of the terminal of a process.",
+			serve: asked(func(s *Server, r *http.Request, b *ProcessUpdate) (any, error) {
+				e, err := s.process(r)
+				if err == nil && !e.TTY {
+					err = api.Errorf(api.FailedPrecondition, "process %s has no terminal", e.Exec).WithField("tty").
+						WithHint("start it with tty")
+				}
+				if err == nil {
+					_, err = do(r.Context(), s, api.CallExecResize, api.ResizeParams{Exec: e.Exec, Pty: b.TTY.pty()})
+				}
+				return nil, err
+			})},
 		{method: "DELETE", path: oneProcess, name: "killProcess", tag: "processes", answer: of[Result](),
 			summary: "Kills a process with all that it has started, and returns how it ended.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -73,6 +92,14 @@ func (n *NewProcess) params(sandbox string) (api.ExecParams, error) {
 	if n.Cmd == "" {
 		return p, api.Errorf(api.InvalidArgument, "cmd: missing").WithField("cmd").
 			WithHint(`give a program with args, or a command line: {"cmd": "python3", "args": ["-c", "print(6*7)"]}`)
+	}
+	if n.TTY != nil {
+		if n.Stdin != "" {
+			return p, api.Errorf(api.InvalidArgument, "stdin: given for a terminal").WithField("stdin").
+				WithHint("POST to .../stdin what is to be typed")
+		}
+		pty := n.TTY.pty()
+		p.Pty = &pty
 	}
 	if len(n.Args) == 0 {
 		p.Command = n.Cmd
@@ -99,8 +126,11 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	case accepts(r, sse):
 		return nil, s.runStream(w, r, p)
 	case n.Background:
-		p.Background = !n.OpenStdin
+		p.Background = !n.OpenStdin && n.TTY == nil
 		return nil, s.start(w, r, p)
+	case n.TTY != nil:
+		return nil, api.Errorf(api.InvalidArgument, "tty: given without a stream").WithField("tty").
+			WithHint("ask for one with Accept: text/event-stream, or give background and GET its events")
 	case n.OpenStdin:
 		return nil, api.Errorf(api.InvalidArgument, "openStdin: given without background").WithField("openStdin").
 			WithHint("give stdin; or start it with background and POST to its stdin")

@@ -3,16 +3,18 @@
 // daemon says at that moment, and whoever kills it has lost the requests that were under way and no more.
 //
 // Each request passes, in this order: the Host and Origin that it names (guard), the token or the user of a Unix socket
-// (authorized), whose the sandbox or snapshot is that it names (owned), and then the handler of its route. What comes
-// and goes is bounded in size and time (patient, slowReader). The table of routes is the whole of it (routes.go), and
-// openapi.json is made of that.
+// (authorized), which say whose it is (clients.go), whose the sandbox or snapshot is that it names (owned), and then
+// the handler of its route. What comes and goes is bounded in size and time (patient, slowReader). The table of routes
+// is the whole of it (routes.go), and openapi.json is made of that.
 //
 // A client of this package has less than the user who runs it: it sees what was made over REST, names no folder of the
-// host, and reaches no port of the host from a sandbox, unless Config.Grant says so.
+// host, and reaches no port of the host from a sandbox, unless Client.Grant says so.
 package rest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -44,16 +46,19 @@ const (
 	maxJSON          = 4 << 20   // bytes of a body that is JSON
 	DefaultMaxUpload = 100 << 20 // bytes of a file that is uploaded
 	maxHeader        = 64 << 10
+	// maxStreams bounds the requests at once of one connection of HTTP/2. Go's server ends one that resets streams
+	// faster than their handlers end, once four times as many wait.
+	maxStreams = 100
 )
 
-// Config is what a Server is to be. Token, where it is not "", is what every request has to have; without one, Unix is
-// set, and the kernel says who connects.
+// Config is what a Server is to be.
 type Config struct {
-	Token string
+	// Clients are those who have a token, as they are at the moment. On a Unix socket it is one, and the kernel says
+	// who connects.
+	Clients func() []*Client
 	// Hosts are what Host may be beside localhost and addresses of the loopback, without ports.
 	Hosts []string
 	Unix  bool // it is served on a Unix socket
-	Grant []Grant
 	// Registries are those that clients may have images fetched from, beside Docker Hub.
 	Registries []string
 	MaxUpload  int64 // bytes; 0 is DefaultMaxUpload
@@ -73,6 +78,7 @@ type Server struct {
 
 	keys keys // creations under way, by Idempotency-Key
 	mine mine
+	room room
 }
 
 // New makes a server.
@@ -93,7 +99,7 @@ func New(cfg Config) *Server {
 func (s *Server) HTTP() *http.Server {
 	return &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: patience,
-		MaxHeaderBytes: maxHeader, ConnContext: withPeer,
+		MaxHeaderBytes: maxHeader, ConnContext: withPeer, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 }
@@ -232,19 +238,25 @@ func body(w http.ResponseWriter, r *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
+	if holdsNull(data) {
+		return api.Errorf(api.InvalidArgument, "the body holds null, which is no value").
+			WithHint("leave out what has none")
+	}
 	return params.Decode(data, into)
 }
 
-// granted refuses what needs a grant that the server has not.
-func (s *Server) granted(g Grant, what string) error {
-	if s.isGranted(g) {
-		return nil
+// holdsNull reports whether there is a null in JSON, which Go would take for a member that is not there.
+func holdsNull(data []byte) bool {
+	for dec := json.NewDecoder(bytes.NewReader(data)); ; {
+		t, err := dec.Token()
+		if err != nil {
+			return false // it ends, or is no JSON: who decodes it says so
+		}
+		if t == nil {
+			return true
+		}
 	}
-	return api.Errorf(api.PermissionDenied, "%s is not granted to clients of hutch web", what).
-		WithHint("whoever runs it may grant it: hutch web --grant %s", g)
 }
-
-func (s *Server) isGranted(g Grant) bool { return slices.Contains(s.cfg.Grant, g) }
 
 // ref is the id or name of the sandbox in the path of a request.
 func ref(r *http.Request) string { return r.PathValue("sandbox") }

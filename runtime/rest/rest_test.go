@@ -23,7 +23,8 @@ import (
 
 // alone is a server whose daemon never answers.
 func alone() *Server {
-	return New(Config{Token: "0123456789abcdef", Log: slog.New(slog.DiscardHandler),
+	one := []*Client{OneClient("0123456789abcdef", nil)}
+	return New(Config{Clients: func() []*Client { return one }, Log: slog.New(slog.DiscardHandler),
 		Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})
 }
 

@@ -26,6 +26,7 @@ type route struct {
 	also         map[int]string // other statuses, and what they mean
 	media        []string       // other media types of the answer
 	public       bool           // without a token
+	paged        bool           // it is a list, and may go on
 	// serve answers: a value is written as JSON with the status; nil says that it has answered itself, or with no body.
 	serve func(s *Server, w http.ResponseWriter, r *http.Request) (any, error)
 }
@@ -34,6 +35,8 @@ type route struct {
 type parameter struct {
 	name, doc, kind string // kind is a type of JSON Schema
 	required        bool
+	least, most     int64 // of a number; without most it is one of seconds
+	pattern         string
 }
 
 func (r *route) status() int {
@@ -46,10 +49,18 @@ func (r *route) status() int {
 	return http.StatusOK
 }
 
+// queries are what the query may have.
+func (r *route) queries() []parameter {
+	if r.paged {
+		return slices.Concat(r.query, pageQuery)
+	}
+	return r.query
+}
+
 // checkQuery refuses what the query of a route does not have: a filter with a typing error would find everything.
 func (r *route) checkQuery(req *http.Request) error {
 	names := make([]string, 0, len(r.query))
-	for _, p := range r.query {
+	for _, p := range r.queries() {
 		names = append(names, p.name)
 	}
 	query, err := url.ParseQuery(req.URL.RawQuery)

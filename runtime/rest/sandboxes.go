@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/registry"
 	"github.com/hutch-sh/hutch/internal/version"
@@ -15,6 +16,9 @@ import (
 
 // defaultTimeout is how long a sandbox lives whose creator does not say, in seconds.
 const defaultTimeout = 300
+
+// states are those that a list is filtered by.
+const states = "(creating|running|paused|waiting|stopped|failed)"
 
 func systemRoutes() []route {
 	return []route{
@@ -40,8 +44,9 @@ func sandboxRoutes() []route {
 			summary: "Lists the sandboxes, oldest first.",
 			query: []parameter{{name: "metadata", kind: "string",
 				doc: "only those with this metadata: KEY=VALUE, more of them joined by &, escaped as a query"},
-				{name: "state", kind: "string", doc: "only those in one of these states, joined by commas"}},
-			serve: plain((*Server).list)},
+				{name: "state", kind: "string", doc: "only those in one of these states, joined by commas",
+					pattern: "^(" + states + ")(," + states + ")*$"}},
+			paged: true, serve: (*Server).list},
 		{method: "GET", path: oneSandbox, name: "getSandbox", tag: "sandboxes", answer: of[Sandbox](),
 			summary: "Returns the record of a sandbox, by id or name.",
 			serve:   plain(func(s *Server, r *http.Request) (any, error) { return shown(s.find(r)) })},
@@ -70,7 +75,8 @@ func sandboxRoutes() []route {
 			})},
 		{method: "POST", path: oneSandbox + "/fork", name: "forkSandbox", tag: "sandboxes", code: http.StatusCreated,
 			body: of[Fork](), answer: of[Sandboxes](), summary: "Makes sandboxes that go on from the files of another.",
-			notes: "Processes and memory are not in them.", serve: asked((*Server).fork)},
+			headers: []parameter{idempotency},
+			notes:   "Processes and memory are not in them.", serve: asked((*Server).fork)},
 		{method: "GET", path: oneSandbox + "/metrics", name: "getMetrics", tag: "sandboxes", answer: of[api.Stats](),
 			summary: "Says what a sandbox uses, and has used, of CPU time, memory, processes and disk.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -101,14 +107,14 @@ func shown(sb api.Sandbox, err error) (any, error) {
 }
 
 // spec is what the daemon is asked for.
-func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
-	own, err := labels(n.Metadata)
+func (s *Server) spec(ctx context.Context, n *NewSandbox) (api.Spec, error) {
+	own, err := labels(ctx, n.Metadata)
 	if err != nil {
 		return api.Spec{}, err
 	}
 	sp := api.Spec{Template: n.TemplateID, Image: n.Image, Name: n.Name, Labels: own, Env: n.Env,
 		Workdir: n.Workdir, User: n.User, Limits: n.Limits.limits(), Network: n.Network.policy(), Undo: n.Undo,
-		ReadOnly: n.ReadOnly, Seccomp: n.Seccomp, Scope: n.Scope, TTLAction: n.OnTimeout, TTLS: defaultTimeout}
+		ReadOnly: n.ReadOnly, Seccomp: n.Seccomp, Scope: n.Scope.scope(), TTLAction: n.OnTimeout, TTLS: defaultTimeout}
 	if n.TemplateID == "" && n.Image == "" {
 		sp.Image = "host"
 	}
@@ -124,7 +130,7 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 		sp.IdleS = *n.Idle
 	}
 	if len(n.Volumes) > 0 { // they are the user's, whoever has filled them
-		if err := s.granted(GrantSandboxes, "a volume of the user's"); err != nil {
+		if err := granted(ctx, GrantSandboxes, "a volume of the user's"); err != nil {
 			return sp, err
 		}
 	}
@@ -136,7 +142,10 @@ func (s *Server) spec(n *NewSandbox) (api.Spec, error) {
 		sp.Mounts = append(sp.Mounts, m)
 	}
 	sp.Pull = s.pull(sp.Image)
-	return sp, s.mayReach(&sp.Network)
+	if err := clientOf(ctx).mayMake(n, &sp); err != nil {
+		return sp, err
+	}
+	return sp, mayReach(ctx, &sp.Network)
 }
 
 // pull is whether an image may be fetched: of Docker Hub, and of registries that the user has named. A registry may be
@@ -152,14 +161,14 @@ func (s *Server) pull(image string) api.PullPolicy {
 
 // mayReach refuses a policy that lets a sandbox reach ports of the host or what lies around it, unless that is granted:
 // a name leads where its owner says, to the host's loopback, too, and a range of that would let it.
-func (s *Server) mayReach(p *api.NetPolicy) error {
+func mayReach(ctx context.Context, p *api.NetPolicy) error {
 	for _, entry := range p.Allow {
 		pattern, err := api.ParseNetPattern(entry)
 		if err != nil {
 			continue // the daemon says what is wrong
 		}
 		if pattern.Name == api.HostName {
-			if err := s.granted(GrantHostPorts, "the port "+entry+" of this machine"); err != nil {
+			if err := granted(ctx, GrantHostPorts, "the port "+entry+" of this machine"); err != nil {
 				return err
 			}
 		}
@@ -167,7 +176,7 @@ func (s *Server) mayReach(p *api.NetPolicy) error {
 	for _, entry := range p.AllowCIDRs {
 		if near(entry) {
 			what := "the address " + entry + ", which may be this machine's or its network's,"
-			if err := s.granted(GrantHostPorts, what); err != nil {
+			if err := granted(ctx, GrantHostPorts, what); err != nil {
 				return err
 			}
 		}
@@ -224,60 +233,67 @@ func (s *Server) create(r *http.Request, n *NewSandbox) (any, error) {
 // Create makes a sandbox, or finds the one that a request with the same Idempotency-Key has made. own are labels of the
 // shape that asks, which clients do not see.
 func (s *Server) Create(r *http.Request, n *NewSandbox, own map[string]string) (Sandbox, error) {
-	sp, err := s.spec(n)
+	sp, err := s.spec(r.Context(), n)
 	if err != nil {
 		return Sandbox{}, err
 	}
 	for name, value := range own {
 		sp.Labels[labelPrefix+name] = value
 	}
-	return s.once(r, n, &sp, func(ctx context.Context) (Sandbox, error) {
-		sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
-		if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
-			err = api.Errorf(api.PermissionDenied,
-				"image %.200q is not here, and clients may not have it fetched: %w",
-				sp.Image, err).WithField("image").
-				WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
-		}
-		if err == nil && !s.sees(sb.Labels) { // of a scope that has one
-			err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
-				WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
-		}
-		if err != nil {
-			return Sandbox{}, err
-		}
-		s.mine.note(sb.ID, true)
-		return sandboxOf(&sb), nil
+	made, _, err := s.once(r, n, sp.Labels, func(ctx context.Context) ([]api.Sandbox, error) {
+		sb, err := s.createSpec(ctx, sp)
+		return []api.Sandbox{sb}, err
 	})
+	if err != nil {
+		return Sandbox{}, err
+	}
+	return sandboxOf(&made[0]), nil
 }
 
-func (s *Server) list(r *http.Request) (any, error) {
+func (s *Server) createSpec(ctx context.Context, sp api.Spec) (api.Sandbox, error) {
+	release, err := s.reserve(ctx, 1)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer release()
+	sb, err := do(ctx, s, api.CallSandboxCreate, api.CreateParams{Spec: sp})
+	if sp.Pull == api.PullNever && api.ErrorCode(err) == api.NotFound {
+		err = api.Errorf(api.PermissionDenied, "image %.200q is not here, and clients may not have it fetched: %w",
+			sp.Image, err).WithField("image").
+			WithHint("whoever runs hutch web may allow its registry: --registry %.200s", registry.Of(sp.Image))
+	}
+	if err == nil && !clientOf(ctx).sees(sb.Labels) { // of a scope that has one
+		err = api.Errorf(api.PermissionDenied, "the sandbox of scope %s was not made over REST", sp.Scope).
+			WithField("scope").WithHint("whoever runs hutch web may grant it: --grant %s", GrantSandboxes)
+	}
+	if err == nil {
+		s.mine.note(sb.ID, sb.Labels)
+	}
+	return sb, err
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	labels, err := labelQuery(q.Get("metadata"))
 	if err != nil {
 		return nil, err
 	}
-	if err := checkStates(q.Get("state")); err != nil {
-		return nil, err
+	if q.Has("state") {
+		if err := checkStates(q.Get("state")); err != nil {
+			return nil, err
+		}
 	}
 	all, err := s.Sandboxes(r.Context(), labels)
 	if err != nil {
 		return nil, err
 	}
-	found := Sandboxes{Sandboxes: []Sandbox{}}
-	for i := range all {
-		if sb := &all[i]; isIn(q.Get("state"), string(sb.State)) {
-			found.Sandboxes = append(found.Sandboxes, sandboxOf(sb))
-		}
-	}
-	return found, nil
+	all = slices.DeleteFunc(all, func(sb api.Sandbox) bool { return !isIn(q.Get("state"), string(sb.State)) })
+	page, err := Paged(w, r, all, true, func(sb *api.Sandbox) (time.Time, string) { return sb.Created, sb.ID })
+	return Sandboxes{Sandboxes: list(page, sandboxOf)}, err
 }
 
 // checkStates refuses a filter by what is no state.
 func checkStates(list string) error {
-	if list == "" {
-		return nil
-	}
 	for state := range strings.SplitSeq(list, ",") {
 		switch api.State(strings.TrimSpace(state)) {
 		case api.Creating, api.Running, api.Paused, api.Waiting, api.Stopped, api.Failed:
@@ -306,6 +322,15 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 	if u.Timeout == nil && u.Limits == nil && u.Network == nil {
 		return nil, api.Errorf(api.InvalidArgument, "nothing to change").WithHint("give timeout, limits or network")
 	}
+	limits := u.Limits.limits()
+	if err := clientOf(r.Context()).mayHave(&limits, false); err != nil {
+		return nil, err
+	}
+	if u.Timeout != nil {
+		if err := MayLive(r.Context(), *u.Timeout); err != nil {
+			return nil, err
+		}
+	}
 	if u.Network != nil { // first: it may be refused
 		if err := s.SetNetwork(r.Context(), ref(r), u.Network); err != nil {
 			return nil, err
@@ -314,7 +339,7 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 	if u.Timeout == nil && u.Limits == nil {
 		return shown(s.find(r))
 	}
-	return shown(do(r.Context(), s, api.CallSandboxUpdate, api.UpdateParams{Sandbox: ref(r), Limits: u.Limits.limits(),
+	return shown(do(r.Context(), s, api.CallSandboxUpdate, api.UpdateParams{Sandbox: ref(r), Limits: limits,
 		TTLS: u.Timeout}))
 }
 
@@ -332,7 +357,7 @@ func (s *Server) fork(r *http.Request, f *Fork) (any, error) {
 
 // forked makes forks of what p names.
 func (s *Server) forked(r *http.Request, f *Fork, p api.ForkParams) (any, error) {
-	made, err := s.Fork(r.Context(), f, p, nil)
+	made, _, err := s.Fork(r, f, p, nil)
 	if err != nil {
 		return nil, err
 	}

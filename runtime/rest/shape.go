@@ -21,55 +21,64 @@ func Do[P, R any](ctx context.Context, s *Server, m api.Call[P, R], p P, opts ..
 // Sandbox finds a sandbox that clients see, by its id or name.
 func (s *Server) Sandbox(ctx context.Context, name string) (api.Sandbox, error) {
 	sb, err := do(ctx, s, api.CallSandboxGet, api.SandboxParams{Sandbox: name})
-	if err == nil && !s.sees(sb.Labels) {
+	if err == nil && !clientOf(ctx).sees(sb.Labels) {
 		err = api.Errorf(api.NotFound, "no sandbox %q", name).WithHint("GET /sandboxes lists them")
 	}
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	s.mine.note(sb.ID, true)
+	s.mine.note(sb.ID, sb.Labels)
 	return sb, nil
 }
 
 // Sandboxes are those that clients see with these labels, oldest first.
 func (s *Server) Sandboxes(ctx context.Context, labels map[string]string) ([]api.Sandbox, error) {
 	all, err := do(ctx, s, api.CallSandboxList, api.ListParams{Labels: labels})
-	return slices.DeleteFunc(all.Sandboxes, func(sb api.Sandbox) bool { return !s.sees(sb.Labels) }), err
+	return slices.DeleteFunc(all.Sandboxes, func(sb api.Sandbox) bool { return !clientOf(ctx).sees(sb.Labels) }), err
 }
 
 // SetNetwork puts a policy in the place of the one that a sandbox has.
 func (s *Server) SetNetwork(ctx context.Context, sandbox string, n *NetworkPolicy) error {
 	p := n.policy()
-	if err := s.mayReach(&p); err != nil {
+	if err := mayReach(ctx, &p); err != nil {
 		return err
 	}
 	_, err := do(ctx, s, api.CallNetworkUpdate, api.NetUpdateParams{Sandbox: sandbox, Network: &p})
 	return err
 }
 
-// Fork makes forks of what p names, which the client sees. own is as of Create.
-func (s *Server) Fork(ctx context.Context, f *Fork, p api.ForkParams, own map[string]string) ([]api.Sandbox, error) {
-	all, err := forkLabels(f.Metadata)
+// Fork makes forks of what p names, which the client sees, or finds those that a request with the same Idempotency-Key
+// has made. own is as of Create.
+func (s *Server) Fork(r *http.Request, f *Fork, p api.ForkParams, own map[string]string) (made []api.Sandbox,
+	existing bool, err error) {
+	all, err := forkLabels(r.Context(), f.Metadata)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for name, value := range own {
 		all[labelPrefix+name] = value
 	}
 	p.Count, p.Name, p.Labels = f.Count, f.Name, all
-	res, err := do(ctx, s, api.CallSandboxFork, p)
-	if err != nil {
-		return nil, err
-	}
-	for i := range res.Sandboxes {
-		s.mine.note(res.Sandboxes[i].ID, true)
-	}
-	return res.Sandboxes, nil
+	return s.once(r, []any{f, p.Sandbox, p.Snapshot}, all, func(ctx context.Context) ([]api.Sandbox, error) {
+		release, err := s.reserve(ctx, max(p.Count, 1))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		res, err := do(ctx, s, api.CallSandboxFork, p)
+		for i := range res.Sandboxes {
+			s.mine.note(res.Sandboxes[i].ID, res.Sandboxes[i].Labels)
+		}
+		return res.Sandboxes, err
+	})
 }
 
 // Snapshot keeps what the files of a sandbox are now.
 func (s *Server) Snapshot(ctx context.Context, sandbox string, n *NewSnapshot) (api.Snapshot, error) {
-	own, err := labels(n.Metadata)
+	own, err := labels(ctx, n.Metadata)
+	if err == nil {
+		err = s.mayKeep(ctx)
+	}
 	if err != nil {
 		return api.Snapshot{}, err
 	}
@@ -79,7 +88,7 @@ func (s *Server) Snapshot(ctx context.Context, sandbox string, n *NewSnapshot) (
 // Snapshots are those that clients see, of one sandbox where its id is given, oldest first.
 func (s *Server) Snapshots(ctx context.Context, sandbox string) ([]api.Snapshot, error) {
 	all, err := do(ctx, s, api.CallSnapList, api.SnapshotListParams{Sandbox: sandbox})
-	return slices.DeleteFunc(all.Snapshots, func(sn api.Snapshot) bool { return !s.sees(sn.Labels) }), err
+	return slices.DeleteFunc(all.Snapshots, func(sn api.Snapshot) bool { return !clientOf(ctx).sees(sn.Labels) }), err
 }
 
 // Own is a label that Create or Fork was given as the shape's own, and Metadata what clients have given.

@@ -93,7 +93,7 @@ func (s *Server) runStream(w http.ResponseWriter, r *http.Request, p api.ExecPar
 	if res, ok := notRun(err); ok {
 		return stream(w).send(place{}.String(), "end", res)
 	}
-	if err == nil && p.Stdin == "" { // which is open, as of one that is fed
+	if err == nil && p.Stdin == "" && p.Pty == nil { // which is open, as of one that is fed
 		_, err = do(r.Context(), s, api.CallExecEOF, api.ExecRef{Exec: started.Exec})
 		if api.ErrorCode(err) == api.FailedPrecondition { // it has ended
 			err = nil

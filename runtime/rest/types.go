@@ -23,8 +23,21 @@ type NewSandbox struct {
 	Undo       bool               `json:"undo,omitempty" doc:"keep what files were before each tool call and each run of code, so that it can be undone"`
 	ReadOnly   bool               `json:"readOnly,omitempty" doc:"files can be changed only in /tmp, /var/tmp, /run and /dev/shm"`
 	Seccomp    api.SeccompProfile `json:"seccomp,omitempty" doc:"which system calls processes may make" enum:"default|strict|build|browser"`
-	Scope      *api.Scope         `json:"scope,omitempty" doc:"the sandbox of an agent, session or user: the same one each time"`
+	Scope      *Scope             `json:"scope,omitempty" doc:"the sandbox of an agent, session or user: the same one each time"`
 	Volumes    []Volume           `json:"volumes,omitempty"`
+}
+
+// Scope is whose sandbox it is, so that the same one is there each time.
+type Scope struct {
+	Kind api.ScopeKind `json:"kind" enum:"session|agent|shared"`
+	Key  string        `json:"key" doc:"printable, without spaces" schema:"minLength=1,maxLength=128"`
+}
+
+func (s *Scope) scope() *api.Scope {
+	if s == nil {
+		return nil
+	}
+	return &api.Scope{Kind: s.Kind, Key: s.Key}
 }
 
 // Volume is a named volume in a sandbox, made if there is none.
@@ -93,8 +106,22 @@ type NewProcess struct {
 	Stdin      string            `json:"stdin,omitempty" doc:"all that it reads"`
 	Background bool              `json:"background,omitempty" doc:"answer when it runs, and not when it has ended; it has no timeout unless one is given"`
 	OpenStdin  bool              `json:"openStdin,omitempty" doc:"with background: stdin is open for POST .../stdin, and the timeout is as without background, at most 1800"`
+	TTY        *Terminal         `json:"tty,omitempty" doc:"run it in a terminal of this size, for a stream or in background: what appears there is stdout, POST .../stdin types, and it has no timeout unless one is given"`
 	OutputMax  int64             `json:"outputMax,omitempty" doc:"bytes of each stream in the answer; default 1 MiB" schema:"minimum=0"`
 	Encoding   api.Encoding      `json:"encoding,omitempty" doc:"of stdin, and wanted for output" enum:"utf-8|base64"`
+}
+
+// Terminal is the size of one, in characters.
+type Terminal struct {
+	Cols uint16 `json:"cols" schema:"minimum=1,maximum=65535"`
+	Rows uint16 `json:"rows" schema:"minimum=1,maximum=65535"`
+}
+
+func (t Terminal) pty() api.Pty { return api.Pty{Rows: t.Rows, Cols: t.Cols} }
+
+// ProcessUpdate changes a process that runs.
+type ProcessUpdate struct {
+	TTY Terminal `json:"tty" doc:"the size that its terminal has from now on"`
 }
 
 // Process is the record of a process.
@@ -104,6 +131,7 @@ type Process struct {
 	PID         int           `json:"pid" doc:"in the sandbox"`
 	Cmd         string        `json:"cmd,omitempty" doc:"a command line of the shell"`
 	Args        []string      `json:"args,omitempty" doc:"the program and its arguments, where it is no command line"`
+	TTY         bool          `json:"tty,omitempty" doc:"it has a terminal"`
 	State       api.ExecState `json:"state" enum:"running|exited"`
 	StartedAt   time.Time     `json:"startedAt"`
 	StdoutBytes int64         `json:"stdoutBytes"`
@@ -316,7 +344,8 @@ func sandboxOf(sb *api.Sandbox) Sandbox {
 }
 
 func processOf(e *api.Exec) Process {
-	p := Process{ProcessID: e.Exec, SandboxID: e.Sandbox, PID: e.PID, Cmd: e.Command, Args: e.Argv, State: e.State,
+	p := Process{ProcessID: e.Exec, SandboxID: e.Sandbox, PID: e.PID, Cmd: e.Command, Args: e.Argv, TTY: e.TTY,
+		State:     e.State,
 		StartedAt: e.Started, StdoutBytes: e.StdoutBytes, StderrBytes: e.StderrBytes, ExitCode: e.ExitCode,
 		Verdict: e.Verdict, DurationMS: e.DurationMS}
 	return p

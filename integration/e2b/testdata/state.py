@@ -71,9 +71,9 @@ sb = Sandbox.create(timeout=60, allow_internet_access=False)
 assert sb.commands.run("ls /sys/class/net 2>/dev/null || true").exit_code == 0
 if new:
     assert sb.get_info().allow_internet_access is False
-    sb.update_network({"allow_out": ["example.com", "192.0.2.0/24"], "deny_out": ["0.0.0.0/0"]})
+    sb.update_network({"allow_out": ["example.com", "8.8.8.0/24"], "deny_out": ["0.0.0.0/0"]})
     got = sb.get_info().network
-    assert got["allow_out"] == ["example.com", "192.0.2.0/24"] and got["deny_out"] == ["0.0.0.0/0"], got
+    assert got["allow_out"] == ["example.com", "8.8.8.0/24"] and got["deny_out"] == ["0.0.0.0/0"], got
 sb.kill()
 assert "this machine" in fails(SandboxException, Sandbox.create, network={"allow_out": ["host:5432"]})
 assert "this machine" in fails(SandboxException, Sandbox.create, network={"allow_out": ["127.0.0.1"]})

@@ -46,6 +46,7 @@ func describe(dir int, name string, follow bool) (*filesapi.Entry, error) {
 	}
 	e := &filesapi.Entry{
 		Path: []byte(name), Mode: st.Mode, Size: max(st.Size, 0), MTime: mtime(&st), UID: st.Uid, GID: st.Gid,
+		Version: version(&st),
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		if target, err := readlink(dir, name); err == nil { // else it changed meanwhile
@@ -133,6 +134,7 @@ func (l *lister) entry(dir int, name, prefix string, depth int) error {
 	if err != nil {
 		return nil // removed meanwhile
 	}
+	e.Version = "" // a list is to be short
 	e.Path = []byte(path.Join(prefix, name))
 	fd, isDir := -1, e.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && depth < l.c.Depth {

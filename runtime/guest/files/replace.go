@@ -41,10 +41,7 @@ func (c *call) replace() (*filesapi.Reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := c.unchanged(was); err != nil {
-			return nil, err
-		}
-		c.data, c.NoCreate = []byte(changed), true
+		c.data, c.NoCreate, c.Version = []byte(changed), true, version(&was)
 		if _, err := c.write(); err != nil {
 			return nil, err
 		}
@@ -69,18 +66,6 @@ func (c *call) text(most int64) (content string, st unix.Stat_t, err error) {
 		return "", st, &problem{unix.EINVAL, "is binary: it holds a NUL byte"}
 	}
 	return string(data), st, nil
-}
-
-// unchanged makes sure that nobody has written the file since it was read.
-func (c *call) unchanged(was unix.Stat_t) error {
-	var st unix.Stat_t
-	if err := unix.Stat(c.Path, &st); err != nil {
-		return err
-	}
-	if st.Ino != was.Ino || st.Dev != was.Dev || st.Size != was.Size || st.Mtim != was.Mtim {
-		return &problem{unix.ESTALE, "was changed by somebody else meanwhile"}
-	}
-	return nil
 }
 
 // edits are the replacements, which are as many as was asked for.

@@ -41,6 +41,9 @@ func (c *call) write() (*filesapi.Reply, error) {
 	}
 	defer to.close()
 	obstacle, err := c.mayReplace(to)
+	if err == nil && c.Version != "" {
+		err = to.is(c.Version)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +162,16 @@ func (c *call) writeAtomic(src io.Reader, to *spot, tmp *temp) (*filesapi.Reply,
 	if c.Exclusive {
 		flags = unix.RENAME_NOREPLACE
 	}
-	err = unix.Renameat2(tmp.dir, tmp.name, to.dir, to.name, flags)
+	if c.Version != "" {
+		err = tmp.exchange(to, c.Version)
+	} else {
+		err = unix.Renameat2(tmp.dir, tmp.name, to.dir, to.name, flags)
+		tmp.moved = err == nil
+	}
 	if err == nil {
-		tmp.moved = true
 		return &filesapi.Reply{Bytes: n, Size: n, Created: to.st == nil, Atomic: true}, nil
 	}
-	if c.Exclusive || c.Atomic || to.st == nil {
+	if c.Exclusive || c.Atomic || to.st == nil || errors.Is(err, unix.ESTALE) {
 		return nil, err
 	}
 	// Another's file in a folder like /tmp, say: it may be written and not replaced.
@@ -201,6 +208,9 @@ func (c *call) writeInto(src io.Reader) (*filesapi.Reply, error) {
 	}
 	if err := readable(&st, false); err != nil { // it was another one a moment ago
 		return nil, err
+	}
+	if c.Version != "" && version(&st) != c.Version {
+		return nil, errChanged
 	}
 	switch {
 	case c.Append:
@@ -243,7 +253,7 @@ func (c *call) openInto() (fd int, created bool, err error) {
 		if err == nil {
 			fd, err = openat(unix.AT_FDCWD, c.Path, flags, 0)
 		}
-		if !errors.Is(err, unix.ENOENT) || c.NoCreate {
+		if !errors.Is(err, unix.ENOENT) || c.NoCreate || c.Version != "" {
 			return fd, false, err
 		}
 	} else {

@@ -97,7 +97,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) (int, any, error
 	own := n.labels()
 	var id string
 	if from.snapshot != "" {
-		id, err = s.ofSnapshot(r.Context(), &n, from.snapshot, own)
+		id, err = s.ofSnapshot(r, &n, from.snapshot, own)
 	} else {
 		id, err = s.ofTemplate(r, &n, from, own)
 	}
@@ -108,7 +108,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusCreated, s.sandboxOf(id, n.TemplateID), nil
+	return http.StatusCreated, s.sandboxOf(r, id, n.TemplateID), nil
 }
 
 // labels are ours of a new sandbox.
@@ -168,8 +168,8 @@ func (s *Server) ofTemplate(r *http.Request, n *newSandbox, from origin, own map
 }
 
 // ofSnapshot makes a sandbox that goes on from the files of a snapshot. What it was made with stays.
-func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string, own map[string]string) (string,
-	error) {
+func (s *Server) ofSnapshot(r *http.Request, n *newSandbox, snapshot string, own map[string]string) (string, error) {
+	ctx := r.Context()
 	if len(n.EnvVars) > 0 || n.AutoPause {
 		return "", api.Errorf(api.InvalidArgument,
 			"a sandbox of a snapshot has the variables and the end of what that was taken of").
@@ -179,15 +179,15 @@ func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string,
 	if err != nil {
 		return "", err
 	}
-	made, err := s.rest.Fork(ctx, &rest.Fork{Metadata: n.Metadata}, api.ForkParams{Snapshot: snapshot}, own)
+	made, existing, err := s.rest.Fork(r, &rest.Fork{Metadata: n.Metadata}, api.ForkParams{Snapshot: snapshot}, own)
 	if err != nil {
 		return "", err
 	}
 	id := made[0].ID
-	if policy != nil {
+	if policy != nil { // also of one that was made before: whoever made it may have got no further
 		err = s.rest.SetNetwork(ctx, id, policy)
 	}
-	if err == nil {
+	if err == nil && !existing {
 		err = s.extend(ctx, id, *n.timeout())
 	}
 	if err != nil { // it would run on with what its origin may
@@ -200,6 +200,9 @@ func (s *Server) ofSnapshot(ctx context.Context, n *newSandbox, snapshot string,
 // extend has a sandbox live for so many seconds from now on. As with E2B 0 is its end, which is no end to the daemon.
 func (s *Server) extend(ctx context.Context, id string, seconds float64) error {
 	seconds = max(seconds, 0.001)
+	if err := rest.MayLive(ctx, seconds); err != nil {
+		return err
+	}
 	_, err := rest.Do(ctx, s.rest, api.CallSandboxUpdate, api.UpdateParams{Sandbox: id, TTLS: &seconds})
 	return err
 }

@@ -9,6 +9,7 @@
 package e2b
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -27,13 +28,13 @@ const envdVersion = "0.6.1"
 // Config is what a Server is to be.
 type Config struct {
 	REST *rest.Server
-	// Token is the server's.
-	Token string
-	// Domain is what getHost makes names below: localhost and the port of the listener.
+	// Domain is what getHost makes names below, such as localhost, and Port that of the listener.
 	Domain string
-	// Dir is a folder of the user's alone, which is removed in the end, for sockets to servers in sandboxes.
-	Dir string
-	Log *slog.Logger
+	Port   int
+	// Folder is how the path of a folder begins that the server makes, for sockets to servers in sandboxes: the same
+	// for all servers of one daemon, and no other's.
+	Folder string
+	Log    *slog.Logger
 }
 
 // lastCalls is how long calls may take that end what is under way.
@@ -48,18 +49,26 @@ type Server struct {
 	watchers watchers
 	contexts contexts
 	previews previews
+	folder   *folder
 }
 
-// New makes a server.
-func New(cfg Config) *Server {
-	return &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20),
-		previews: previews{log: cfg.Log, dir: cfg.Dir}}
+// New makes a server. What servers before it have left, which were killed, is ended.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, rest: cfg.REST, signed: rate.NewLimiter(1, 20)}
+	var err error
+	if s.folder, err = newFolder(cfg.Folder); err != nil {
+		return nil, err
+	}
+	s.previews = previews{log: cfg.Log, dir: s.folder.Name()}
+	s.endOthers(rest.AsServer(ctx))
+	return s, nil
 }
 
 // Close ends what runs in sandboxes for clients that poll, and the ways to servers in them.
 func (s *Server) Close() error {
 	s.watchers.close()
-	return s.previews.close(s)
+	s.previews.close(s)
+	return s.folder.remove()
 }
 
 // Handler answers all requests: those for names of sandboxes, and those that the guard lets pass.
@@ -106,11 +115,13 @@ type handler func(w http.ResponseWriter, r *http.Request) (status int, answer an
 // withKey lets those call a handler who know the server's token.
 func (s *Server) withKey(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.knows(r) {
+		c := s.client(r)
+		if c == nil {
 			refuse(w, http.StatusUnauthorized,
 				"invalid API key: E2B_API_KEY is e2b_ and the token of hutch web, which says where that is")
 			return
 		}
+		r = r.WithContext(rest.As(r.Context(), c))
 		status, answer, err := h(w, r)
 		if err != nil {
 			s.fail(w, r, err)
@@ -149,6 +160,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == string(api.Internal) && r.Context().Err() == nil {
 		s.cfg.Log.Error("a request failed", "method", r.Method, "route", r.Pattern, "err", err)
 	}
+	p.SetRetryAfter(w.Header())
 	reply(w, p.Status, problem{p.Status, messageOf(&p), p.Code, p.Hint})
 }
 

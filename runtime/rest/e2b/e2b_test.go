@@ -11,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,29 +26,38 @@ import (
 const token = "0123456789abcdef"
 
 // alone is a server whose daemon never answers.
-func alone() *Server {
+func alone(t testing.TB) *Server {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	return New(Config{Token: token, Log: log, REST: rest.New(rest.Config{Token: token, Log: log,
-		Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})})
+	one := []*rest.Client{rest.OneClient(token, nil)}
+	s, err := New(t.Context(), Config{Log: log, Folder: filepath.Join(t.TempDir(), "x-"), REST: rest.New(rest.Config{Log: log,
+		Clients: func() []*rest.Client { return one }, Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // TestTokens: those of a sandbox are its own, one for each use, and name it.
 func TestTokens(t *testing.T) {
-	s := alone()
+	one, other := rest.OneClient(token, nil), rest.OneClient(token[1:], nil)
 	all := map[string]bool{}
 	for _, id := range []string{"sb_a", "sb_b", "sb_a\x00access"} {
 		for _, what := range []string{forAccess, forTraffic} {
-			text := s.tokenOf(id, what)
+			text := tokenOf(one, id, what)
 			if all[text] || !strings.HasPrefix(text, id+".") || strings.Contains(text, token) ||
-				text != s.tokenOf(id, what) {
+				text != tokenOf(one, id, what) {
 				t.Errorf("%q %s: %q", id, what, text)
 			}
 			all[text] = true
 		}
 	}
-	other := alone()
-	other.cfg.Token = token[1:]
-	if s.tokenOf("sb_a", forAccess) == other.tokenOf("sb_a", forAccess) {
+	if tokenOf(one, "sb_a", forAccess) == tokenOf(other, "sb_a", forAccess) {
 		t.Error("another server's token is the same")
 	}
 }
@@ -140,7 +150,7 @@ func TestResults(t *testing.T) {
 // FuzzMessages: whatever is sent to a procedure, with the token of a sandbox or without, is refused, and costs in
 // proportion to its length.
 func FuzzMessages(f *testing.F) {
-	s := alone()
+	s := alone(f)
 	var paths []string
 	handlers := map[string]http.Handler{}
 	for pattern, h := range s.boxRoutes() {
@@ -184,7 +194,7 @@ func FuzzMessages(f *testing.F) {
 
 // FuzzForm: forms as SDKs and others send them are read or refused.
 func FuzzForm(f *testing.F) {
-	s := alone()
+	s := alone(f)
 	f.Add("x", []byte("--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"../a/b\"\r\n\r\nup\r\n--x--\r\n"))
 	f.Fuzz(func(t *testing.T, boundary string, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/files", http.NoBody)

@@ -2,7 +2,7 @@ package e2b
 
 import (
 	"cmp"
-	"encoding/base64"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -99,9 +99,11 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-func (s *Server) sandboxOf(id, template string) sandbox {
+func (s *Server) sandboxOf(r *http.Request, id, template string) sandbox {
+	c := s.client(r)
 	return sandbox{TemplateID: template, SandboxID: id, ClientID: "hutch", EnvdVersion: envdVersion,
-		EnvdAccessToken: s.tokenOf(id, forAccess), TrafficAccessToken: s.tokenOf(id, forTraffic), Domain: s.cfg.Domain}
+		EnvdAccessToken: tokenOf(c, id, forAccess), TrafficAccessToken: tokenOf(c, id, forTraffic),
+		Domain: net.JoinHostPort(s.cfg.Domain, strconv.Itoa(s.cfg.Port))}
 }
 
 func templateOf(sb *api.Sandbox) string {
@@ -155,7 +157,7 @@ func (s *Server) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	d := s.listed(sb)
-	d.sandbox = s.sandboxOf(sb.ID, d.TemplateID)
+	d.sandbox = s.sandboxOf(r, sb.ID, d.TemplateID)
 	d.Network = networkOf(&sb.Network.NetPolicy)
 	online := len(d.Network.AllowOut) > 0 || sb.Network.Effective() == api.NetOpen
 	d.AllowOnline = &online
@@ -241,52 +243,11 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request) (int, any, err
 	if err != nil {
 		return 0, nil, err
 	}
-	page, err := paged(w, r, all, q.Get("order") == "asc", func(sb *api.Sandbox) (time.Time, string) {
+	page, err := rest.Paged(w, r, all, q.Get("order") == "asc", func(sb *api.Sandbox) (time.Time, string) {
 		return sb.Created, sb.ID
 	})
 	if err != nil {
 		return 0, nil, err
 	}
 	return http.StatusOK, s.details(page), nil
-}
-
-// paged is the page of a list that a request asks for; the header of the answer has the token of the next one.
-func paged[T any](w http.ResponseWriter, r *http.Request, all []T, rising bool,
-	key func(*T) (time.Time, string)) ([]T, error) {
-	const most = 100
-	q := r.URL.Query()
-	text := func(v *T) string { // as long for all, so that it can be compared
-		at, id := key(v)
-		return strconv.FormatInt(at.UnixNano(), 10) + " " + id
-	}
-	slices.SortFunc(all, func(a, b T) int {
-		n := strings.Compare(text(&a), text(&b))
-		if rising {
-			return n
-		}
-		return -n
-	})
-	if token := q.Get("nextToken"); token != "" {
-		last, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil {
-			return nil, api.Errorf(api.InvalidArgument, "nextToken: %.100q is none of this server's", token)
-		}
-		all = slices.DeleteFunc(all, func(v T) bool {
-			return text(&v) == string(last) || text(&v) < string(last) == rising
-		})
-	}
-	limit := most
-	if given := q.Get("limit"); given != "" {
-		n, err := strconv.Atoi(given)
-		if err != nil || n < 1 {
-			return nil, api.Errorf(api.InvalidArgument, "limit: %.40q is not possible", given).
-				WithHint("use 1 to %d", most)
-		}
-		limit = min(n, most)
-	}
-	if len(all) > limit {
-		all = all[:limit]
-		w.Header().Set("X-Next-Token", base64.RawURLEncoding.EncodeToString([]byte(text(&all[limit-1]))))
-	}
-	return all, nil
 }

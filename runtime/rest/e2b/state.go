@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -70,7 +71,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	answer := s.sandboxOf(sb.ID, templateOf(sb))
+	answer := s.sandboxOf(r, sb.ID, templateOf(sb))
 	if stateOf(sb) == "running" {
 		return http.StatusOK, answer, s.lengthen(r.Context(), sb, t.seconds())
 	}
@@ -86,7 +87,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusCreated, s.sandboxOf(sb.ID, templateOf(sb)), s.wake(r.Context(), sb, t)
+	return http.StatusCreated, s.sandboxOf(r, sb.ID, templateOf(sb)), s.wake(r.Context(), sb, t)
 }
 
 // wake lets a sandbox go on. Without memory its processes are ended, and what is left is its files.
@@ -119,15 +120,27 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.endless(r.Context(), sb.ID); err != nil {
-		return 0, nil, err
-	}
 	if t.Memory != nil && !*t.Memory {
-		_, err = rest.Do(r.Context(), s.rest, api.CallSandboxStop, api.StopParams{Sandbox: sb.ID})
-	} else {
-		_, err = rest.Do(r.Context(), s.rest, api.CallSandboxPause, api.SandboxParams{Sandbox: sb.ID})
+		return http.StatusNoContent, nil, s.suspend(r.Context(), sb)
+	}
+	_, err = rest.Do(r.Context(), s.rest, api.CallSandboxPause, api.SandboxParams{Sandbox: sb.ID})
+	if err == nil { // and not before: one that goes on keeps its end
+		err = s.endless(r.Context(), sb.ID)
 	}
 	return http.StatusNoContent, nil, err
+}
+
+// suspend ends the processes of a sandbox. One that is stopped keeps the end that it had, so that is taken away before,
+// and given back where it could not be stopped.
+func (s *Server) suspend(ctx context.Context, sb *api.Sandbox) error {
+	if err := s.endless(ctx, sb.ID); err != nil {
+		return err
+	}
+	_, err := rest.Do(ctx, s.rest, api.CallSandboxStop, api.StopParams{Sandbox: sb.ID})
+	if err != nil && sb.Expires != nil {
+		err = errors.Join(err, s.extend(context.WithoutCancel(ctx), sb.ID, time.Until(*sb.Expires).Seconds()))
+	}
+	return err
 }
 
 // forked is one of the forks that were asked for.
@@ -141,7 +154,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) 
 	if err != nil {
 		return 0, nil, err
 	}
-	made, err := s.rest.Fork(r.Context(), &rest.Fork{Count: t.Count}, api.ForkParams{Sandbox: sb.ID}, nil)
+	made, _, err := s.rest.Fork(r, &rest.Fork{Count: t.Count}, api.ForkParams{Sandbox: sb.ID}, nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -150,7 +163,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) 
 		if err := s.extend(r.Context(), made[i].ID, t.seconds()); err != nil {
 			return 0, nil, err
 		}
-		all = append(all, forked{s.sandboxOf(made[i].ID, templateOf(sb)), "files are in it, processes and memory are not"})
+		all = append(all, forked{s.sandboxOf(r, made[i].ID, templateOf(sb)), "files are in it, processes and memory are not"})
 	}
 	return http.StatusCreated, all, nil
 }
@@ -188,7 +201,7 @@ func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) (int, any, er
 	if err != nil {
 		return 0, nil, err
 	}
-	page, err := paged(w, r, all, false, func(sn *api.Snapshot) (time.Time, string) { return sn.Created, sn.ID })
+	page, err := rest.Paged(w, r, all, false, func(sn *api.Snapshot) (time.Time, string) { return sn.Created, sn.ID })
 	if err != nil {
 		return 0, nil, err
 	}

@@ -3,11 +3,9 @@ package e2b
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -25,18 +23,26 @@ const (
 	trafficHeader = "E2B-Traffic-Access-Token"
 )
 
-// A sandbox has two tokens: one for its processes and files, and one for the servers in it. Both are derived of the
-// server's token and the sandbox's id, so that nothing needs to be kept, and a sandbox's token opens no other. They
+// A sandbox has two tokens: one for its processes and files, and one for the servers in it. Both are derived of its
+// client's token and the sandbox's id, so that nothing needs to be kept, and a sandbox's token opens no other. They
 // begin with the id: some SDKs name the sandbox by nothing else.
 const (
 	forAccess  = "access"
 	forTraffic = "traffic"
 )
 
-func (s *Server) tokenOf(sandbox, what string) string {
-	mac := hmac.New(sha256.New, []byte(s.cfg.Token))
-	mac.Write([]byte("hutch e2b\x00" + what + "\x00" + sandbox))
-	return sandbox + "." + hex.EncodeToString(mac.Sum(nil))
+func tokenOf(c *rest.Client, sandbox, what string) string {
+	return sandbox + "." + c.Sign("hutch e2b\x00"+what+"\x00"+sandbox)
+}
+
+// holder is the client of whose sandbox this is a token; nil where it is none.
+func (s *Server) holder(token, sandbox, what string) (found *rest.Client) {
+	for _, c := range s.rest.Clients() { // all of them: it takes as long whoever's it is
+		if same(token, tokenOf(c, sandbox, what)) {
+			found = c
+		}
+	}
+	return found
 }
 
 // named is the sandbox that a request names, by its header or its token. Whether it has the token is another question.
@@ -50,14 +56,14 @@ func named(r *http.Request) string {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// knows reports whether a request has the server's token, in the form that E2B's keys have or as it is.
-func (s *Server) knows(r *http.Request) bool {
+// client is whose key a request has, in the form that E2B's keys have or as it is; nil where it has none.
+func (s *Server) client(r *http.Request) *rest.Client {
 	key := strings.TrimSpace(r.Header.Get("X-API-KEY"))
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); key == "" && ok &&
 		strings.EqualFold(scheme, "Bearer") {
 		key = strings.TrimSpace(token)
 	}
-	return s.cfg.Token != "" && same(bare(key), s.cfg.Token)
+	return s.rest.Known(bare(key))
 }
 
 // bare is the token in a key.
@@ -80,12 +86,16 @@ func (s *Server) inSandbox(pattern string, h boxHandler) http.Handler {
 	contexts := strings.Contains(pattern, "/contexts")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := named(r)
-		if !same(r.Header.Get(accessHeader), s.tokenOf(id, forAccess)) &&
-			(!contexts || !same(r.Header.Get(trafficHeader), s.tokenOf(id, forTraffic))) {
+		of := s.holder(r.Header.Get(accessHeader), id, forAccess)
+		if of == nil && contexts {
+			of = s.holder(r.Header.Get(trafficHeader), id, forTraffic)
+		}
+		if of == nil {
 			refuse(w, http.StatusUnauthorized,
 				"the request has no valid "+accessHeader+" of the sandbox that it is sent to")
 			return
 		}
+		r = r.WithContext(rest.As(r.Context(), of))
 		c, err := s.reached(r.Context(), id, r)
 		if err != nil {
 			s.boxFail(w, r, id, err)
@@ -187,19 +197,27 @@ func (s *Server) signer(r *http.Request, g signature) (*call, error) {
 		return nil, wrong
 	}
 	if id := r.Header.Get(sandboxHeader); id != "" {
-		if !same(g.given, g.by(s.tokenOf(id, forAccess))) {
+		var by *rest.Client
+		for _, c := range s.rest.Clients() {
+			if same(g.given, g.by(tokenOf(c, id, forAccess))) {
+				by = c
+			}
+		}
+		if by == nil {
 			return nil, wrong
 		}
-		return s.signedBy(r, id, g)
+		return s.signedBy(r, by, id, g)
 	}
-	all, err := s.rest.Sandboxes(r.Context(), nil)
+	all, err := s.rest.Sandboxes(rest.AsServer(r.Context()), nil)
 	if err != nil {
 		return nil, err
 	}
+	var by *rest.Client
 	found := ""
 	for i := range all { // all of them, also behind the one: it takes as long
-		if same(g.given, g.by(s.tokenOf(all[i].ID, forAccess))) {
-			found = all[i].ID
+		c := s.rest.Owner(&all[i])
+		if c != nil && same(g.given, g.by(tokenOf(c, all[i].ID, forAccess))) {
+			found, by = all[i].ID, c
 		}
 	}
 	if found == "" {
@@ -209,12 +227,12 @@ func (s *Server) signer(r *http.Request, g signature) (*call, error) {
 		}
 		return nil, wrong
 	}
-	return s.signedBy(r, found, g)
+	return s.signedBy(r, by, found, g)
 }
 
 // signedBy is a request whose user is the one that was signed, and no other that its headers may name.
-func (s *Server) signedBy(r *http.Request, id string, g signature) (*call, error) {
-	c, err := s.reached(r.Context(), id, r)
+func (s *Server) signedBy(r *http.Request, by *rest.Client, id string, g signature) (*call, error) {
+	c, err := s.reached(rest.As(r.Context(), by), id, r)
 	if err == nil {
 		c.user = userOf(g.user)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -100,7 +101,8 @@ func (s *Server) beginWatch(ctx context.Context, c *call, req *watchRequest) (*w
 	}
 	none := 0.0
 	started, err := rest.Do(ctx, s.rest, api.CallExecStart, api.ExecParams{Sandbox: c.sb.ID, User: c.user, Cwd: "/",
-		Argv: []string{"python3", "-I", "-S", "-c", watchProgram, p.Path, below}, Background: true, TimeoutS: &none})
+		Argv: []string{"python3", "-I", "-S", "-c", watchProgram, p.Path, below,
+			filepath.Base(s.folder.Name())}, Background: true, TimeoutS: &none})
 	if api.ErrorCode(err) == api.NotFound {
 		return nil, api.Errorf(api.Unimplemented, "watching needs python3 in the sandbox: %w", err).
 			WithHint("take an image that has it")

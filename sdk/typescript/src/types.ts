@@ -793,6 +793,8 @@ export interface File {
   type: "file" | "folder" | "symlink" | "fifo" | "socket" | "char_device" | "block_device";
   /** id of its user in the sandbox */
   uid: number;
+  /** version, of fs.stat, changes with whatever writes the file or takes its place: see if_version of fs.write. */
+  version?: string;
 }
 
 /** FileArchive is the result of fs.pack and fs.unpack. */
@@ -3969,6 +3971,8 @@ export interface FsWriteParams {
   parents?: boolean;
   /** octal, "0755"; default: the old file's, else 0644 */
   mode?: string;
+  /** if_version fails where the file is not the one that had this version in fs.stat: no write of another's is lost. */
+  if_version?: string;
   /**
    * atomic true fails where the old file cannot be replaced in a single step (it has several names, say); false writes
    * into the file itself. By default that is done where it must be.

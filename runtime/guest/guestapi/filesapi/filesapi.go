@@ -55,6 +55,9 @@ const (
 	// MaxCalls is how many calls a worker handles at once.
 	MaxCalls = 32
 
+	// maxVersion bounds a version: three numbers of 64 bits in hex digits.
+	maxVersion = 64
+
 	// maxText bounds a text of a worker's that is passed on.
 	maxText = 4096
 )
@@ -107,9 +110,11 @@ type Request struct {
 	InPlace   bool `json:"in_place,omitempty"`  // write: never by rename
 	Atomic    bool `json:"atomic,omitempty"`    // write: by rename or not at all
 	Parents   bool `json:"parents,omitempty"`   // write, mkdir
-	Recursive bool `json:"recursive,omitempty"` // remove
-	KeepOwner bool `json:"keep_owner,omitempty"`
-	Folders   bool `json:"folders,omitempty"` // unpack
+	// Version is what the file must have for a write: Entry.Version.
+	Version   string `json:"version,omitempty"`
+	Recursive bool   `json:"recursive,omitempty"` // remove
+	KeepOwner bool   `json:"keep_owner,omitempty"`
+	Folders   bool   `json:"folders,omitempty"` // unpack
 }
 
 // Reply is the header of a packet from a worker: untrusted.
@@ -142,7 +147,9 @@ type Entry struct {
 	UID    uint32    `json:"uid"`
 	GID    uint32    `json:"gid"`
 	Target []byte    `json:"target,omitempty"` // of a symbolic link
-	Errno  int       `json:"errno,omitempty"`  // of a folder: why it was not entered
+	// Version changes with whatever writes the file or takes its place.
+	Version string `json:"version,omitempty"`
+	Errno   int    `json:"errno,omitempty"` // of a folder: why it was not entered
 }
 
 // Error is why a call failed inside. Its texts are printable and bounded.
@@ -293,6 +300,8 @@ func (e *Entry) check() error {
 		return fmt.Errorf("entry of %d bytes", e.Size)
 	case e.Errno < 0 || e.Errno > 4095:
 		return fmt.Errorf("entry with errno %d", e.Errno)
+	case len(e.Version) > maxVersion || strings.Trim(e.Version, "0123456789abcdef-") != "":
+		return fmt.Errorf("entry with version %.100q", e.Version)
 	case e.MTime.Year() < 0 || e.MTime.Year() > 9999:
 		// time.Time does not marshal others (RFC 3339); a file system may hold them.
 		e.MTime = time.Unix(0, 0)

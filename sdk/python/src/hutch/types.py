@@ -837,6 +837,8 @@ class File(_File, total=False):
     path_base64: str
     # of a symlink
     target: str
+    # version, of fs.stat, changes with whatever writes the file or takes its place: see if_version of fs.write.
+    version: str
 
 
 class FileArchive(TypedDict):

@@ -1381,6 +1381,7 @@ class Rpc:
         exclusive: Optional[bool] = None,
         parents: Optional[bool] = None,
         mode: Optional[str] = None,
+        if_version: Optional[str] = None,
         atomic: Optional[bool] = None,
         fd: Optional[int] = None,
         size_bytes: Optional[int] = None,
@@ -1400,6 +1401,8 @@ class Rpc:
         exclusive: fail if it exists
         parents: make missing folders above it
         mode: octal, "0755"; default: the old file's, else 0644
+        if_version: if_version fails where the file is not the one that had this version in fs.stat: no
+            write of another's is lost.
         atomic: atomic true fails where the old file cannot be replaced in a single step (it has several
             names, say); false writes into the file itself. By default that is done where it must be.
         fd: the index, in the request's fds, of a pipe that holds the content instead of data. size_bytes,
@@ -1407,7 +1410,7 @@ class Rpc:
         size_bytes: fd is the index, in the request's fds, of a pipe that holds the content instead of data.
             size_bytes, where it is known, makes a pipe that ends too early an error, which leaves the old file
             as it was."""
-        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "data": data, "encoding": encoding, "append": append, "offset": offset, "create": create, "exclusive": exclusive, "parents": parents, "mode": mode, "atomic": atomic, "fd": fd, "size_bytes": size_bytes}
+        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "data": data, "encoding": encoding, "append": append, "offset": offset, "create": create, "exclusive": exclusive, "parents": parents, "mode": mode, "if_version": if_version, "atomic": atomic, "fd": fd, "size_bytes": size_bytes}
         return cast("t.FileWritten", self._call("fs.write", params, fds=fds))
 
     def fs_list(

@@ -102,7 +102,7 @@ func (s *Sandbox) foldersNow() (map[string]workspace.ID, error) {
 }
 
 func (b keepBox) Still(ctx context.Context, reason string, use func() error) error {
-	return b.m.Pauses.Still(ctx, pauseBox{b.m, b.s}, reason, use)
+	return b.m.Pauses.Still(ctx, pauseBox(b), reason, use)
 }
 
 func (b keepBox) Audit(ctx context.Context, kind api.AuditKind, data any) {

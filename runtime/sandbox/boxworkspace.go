@@ -52,7 +52,7 @@ func (b workspaceBox) Spec() *api.Spec         { return &b.s.spec }
 func (b workspaceBox) Folders() *workspace.Set { return &b.s.folders }
 
 func (b workspaceBox) Still(ctx context.Context, reason string, use func() error) error {
-	return b.m.Pauses.Still(ctx, pauseBox{b.m, b.s}, reason, use)
+	return b.m.Pauses.Still(ctx, pauseBox(b), reason, use)
 }
 
 func (b workspaceBox) Mounted() error {

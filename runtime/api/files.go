@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // FileParams name one file of a sandbox, and whose rights to it are used. They
@@ -61,6 +62,10 @@ type FileWriteParams struct {
 	// done where it must be.
 	Atomic *bool `json:"atomic,omitempty"`
 
+	// Attributes are extended attributes that the file gets, by their names below "user.". A file that is replaced in a
+	// single step has no others; another one keeps those that it had besides.
+	Attributes map[string]string `json:"attributes,omitempty"`
+
 	// FD is the index, in the request's fds, of a pipe that holds the content
 	// instead of Data. SizeBytes, where it is known, makes a pipe that ends too
 	// early an error, which leaves the old file as it was.
@@ -108,12 +113,16 @@ type File struct {
 	PathBase64 string `json:"path_base64,omitempty"`
 	// Error says why a folder of a recursive list was not entered.
 	Error string `json:"error,omitempty"`
+	// Attributes, where they were asked for, are the extended attributes of a file or folder that the user may read, by
+	// their names below "user.".
+	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // FileStatParams are fs.stat's params.
 type FileStatParams struct {
 	FileParams
-	Follow bool `json:"follow,omitempty"` // describe what a symlink leads to
+	Follow     bool `json:"follow,omitempty"`     // describe what a symlink leads to
+	Attributes bool `json:"attributes,omitempty"` // tell extended attributes, too
 }
 
 // FileListParams are fs.list's params.
@@ -124,7 +133,8 @@ type FileListParams struct {
 	Limit     int  `json:"limit,omitempty"`     // entries; default 10000, at most 100000
 	// Offset leaves out so many entries, so that pages of a long list fit together. Without it a folder with more names
 	// than the limit may show any of them.
-	Offset *int `json:"offset,omitempty"`
+	Offset     *int `json:"offset,omitempty"`
+	Attributes bool `json:"attributes,omitempty"` // tell extended attributes, too
 }
 
 // FileList is fs.list's result: each folder before what it holds, names in order.
@@ -279,7 +289,37 @@ func (p *FileWriteParams) Validate() error {
 	if _, err := FileMode("mode", p.Mode); err != nil {
 		return err
 	}
+	if err := checkAttributes(p.Attributes); err != nil {
+		return err
+	}
 	return p.FileParams.Validate()
+}
+
+// MaxAttributesBytes bounds the names and values of a file's attributes, in bytes: what ext4 keeps of one file.
+const MaxAttributesBytes = 4096
+
+// checkAttributes refuses names that are hutch's and the overlay's own, and what no file system keeps.
+func checkAttributes(attributes map[string]string) error {
+	size := 0
+	for name, value := range attributes {
+		size += len(name) + len(value)
+		if name == "" || len(name) > 250 || strings.ContainsRune(name, 0) || !utf8.ValidString(name+value) {
+			return invalid("attributes", "%.64q is no name of an attribute, or its value is no text", name)
+		}
+		if AttributeReserved(name) {
+			return invalid("attributes", "%.64q is not for programs", name).
+				WithHint("use names that begin with neither hutch. nor overlay.")
+		}
+	}
+	if size > MaxAttributesBytes {
+		return invalid("attributes", "%d bytes of names and values, at most %d are kept", size, MaxAttributesBytes)
+	}
+	return nil
+}
+
+// AttributeReserved reports whether a name below "user." is one by which hutch or the kernel's overlay keep their own.
+func AttributeReserved(name string) bool {
+	return strings.HasPrefix(name, "hutch.") || strings.HasPrefix(name, "overlay.")
 }
 
 // Validate refuses impossible params.

@@ -169,6 +169,7 @@ func (f *Files) Write(ctx context.Context, p api.FileWriteParams, fds packet.Tak
 		Op: filesapi.OpWrite, Append: p.Append, At: p.Offset != nil, NoCreate: p.Create != nil && !*p.Create,
 		Exclusive: p.Exclusive, Parents: p.Parents, Size: p.SizeBytes,
 		InPlace: p.Atomic != nil && !*p.Atomic, Atomic: p.Atomic != nil && *p.Atomic, Version: p.IfVersion,
+		Attributes: p.Attributes,
 	}
 	if p.Offset != nil {
 		req.Offset = *p.Offset
@@ -255,7 +256,7 @@ func (f *Files) List(ctx context.Context, p api.FileListParams) (api.FileList, e
 			depth = unix.PathMax
 		}
 	}
-	req := filesapi.Request{Op: filesapi.OpList, Limit: int64(limit), Depth: depth}
+	req := filesapi.Request{Op: filesapi.OpList, Limit: int64(limit), Depth: depth, Describe: p.Attributes}
 	if p.Offset != nil {
 		req.Offset, req.Ordered = int64(*p.Offset), true
 	}
@@ -279,7 +280,7 @@ func (f *Files) List(ctx context.Context, p api.FileListParams) (api.FileList, e
 
 // Stat describes one file.
 func (f *Files) Stat(ctx context.Context, p api.FileStatParams) (api.File, error) {
-	req := filesapi.Request{Op: filesapi.OpStat, Follow: p.Follow}
+	req := filesapi.Request{Op: filesapi.OpStat, Follow: p.Follow, Describe: p.Attributes}
 	r, _, err := f.ask(ctx, api.MethodFSStat, &p.FileParams, req, nil, 0)
 	if err != nil {
 		return api.File{}, err
@@ -310,6 +311,12 @@ func describeFile(e *filesapi.Entry) api.File {
 	}
 	if e.Errno != 0 {
 		f.Error = unix.Errno(e.Errno).Error()
+	}
+	for name, value := range e.Attributes { // a worker's word, which the sandbox may have put into its mouth
+		if f.Attributes == nil {
+			f.Attributes = map[string]string{}
+		}
+		f.Attributes[excerpt.Valid([]byte(name))] = excerpt.Valid(value)
 	}
 	return f
 }

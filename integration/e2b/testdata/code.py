@@ -1,4 +1,5 @@
 # Code: values, what is shown, errors, contexts, variables.
+from e2b import SandboxException
 from e2b_code_interpreter import Sandbox
 
 with Sandbox.create(timeout=300) as sb:
@@ -20,12 +21,19 @@ with Sandbox.create(timeout=300) as sb:
     e = sb.run_code("class T:\n  columns = ['a', 'b']\n  def head(self, n): return self\n"
                     "  def to_json(self, **k): return '{\"columns\":[\"a\",\"b\"],\"index\":[0],\"data\":[[1,2]]}'\nT()")
     assert e.results[0].data == {"a": [1], "b": [2]}, e.results[0]
-    assert sb.run_code("import os; os.environ.get('V')", envs={"V": "w"}).text == "'w'"
+    assert sb.run_code("import os; os.environ.get('V')", envs={"V": "w"}).text == "w"
+    e = sb.run_code("echo \"$V\"; echo $W", language="bash", envs={"V": "it's; echo no", "W": "w"})
+    assert "".join(e.logs.stdout) == "it's; echo no\nw\n", e
+    try:
+        sb.run_code("true", language="bash", envs={"V;reboot": "x"})
+        raise AssertionError("a name of a variable is code")
+    except SandboxException:
+        pass
     assert sb.run_code("import os; os.environ.get('V')").text is None
     assert sb.run_code("echo $((6*7))", language="bash").logs.stdout == ["42\n"]
 
     c = sb.create_code_context(cwd="/tmp")
-    assert sb.run_code("import os; os.getcwd()", context=c).text == "'/tmp'"
+    assert sb.run_code("import os; os.getcwd()", context=c).text == "/tmp"
     assert sb.run_code("y = 1; 'x' in globals()", context=c).text == "False"
     assert c.id in [k.id for k in sb.list_code_contexts()]
     sb.restart_code_context(c)

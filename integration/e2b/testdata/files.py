@@ -1,5 +1,5 @@
 # Files: read, write in each way, list, describe, move, remove, watch, signed URLs.
-import gzip, io, time, urllib.request, urllib.error
+import gzip, inspect, io, json, time, urllib.request, urllib.error
 from e2b import Sandbox, NotFoundException, FileType, InvalidArgumentException
 from e2b.sandbox.filesystem.filesystem import WriteEntry
 from e2b.sandbox.filesystem.watch_handle import FilesystemEventType
@@ -57,6 +57,45 @@ with Sandbox.create(timeout=300) as sb:
     fails(InvalidArgumentException, f.list, "/tmp/packed")
     fails(InvalidArgumentException, f.read, "/tmp/new")
 
+    # Metadata are attributes of the file, which a new content does not keep.
+    if "metadata" in inspect.signature(f.write).parameters:
+        at = "/tmp/meta/data"
+        w = f.write(at, "1", metadata={"author": "me", "Of-What": "a file"})
+        kept = {"author": "me", "of-what": "a file"}
+        assert w.metadata == kept and f.get_info(at).metadata == kept, (w, f.get_info(at))
+        assert [e.metadata for e in f.list("/tmp/meta")] == [kept]
+        got = sb.commands.run("python3 -c \"import os; print(os.getxattr('%s', 'user.e2b.author'))\"" % at)
+        assert got.stdout == "b'me'\n", got
+        assert f.rename(at, at + "2").metadata == kept
+        f.write(at + "2", "2")
+        assert f.get_info(at + "2").metadata is None
+        fails(InvalidArgumentException, f.write, at, "1", metadata={"k": "x" * 5000})
+        assert not f.exists(at)
+    # The sandbox's own user is called user, in requests and in answers.
+    assert (f.get_info("/tmp/new").owner, f.get_info("/tmp/new").group) == ("user", "user"), f.get_info("/tmp/new")
+
+    # Watched: what was before the question is in the answer.
+    f.make_dir("/tmp/asked")
+    extra = {}
+    if "include_entry" in inspect.signature(f.watch_dir).parameters:
+        extra = {"include_entry": True, "allow_network_mounts": True}
+    h = f.watch_dir("/tmp/asked", **extra)
+    for i in range(20):
+        f.write("/tmp/asked/%d" % i, "x")
+        events = h.get_new_events()
+        assert [(e.name, e.type.name) for e in events] == [("%d" % i, k) for k in ("CREATE", "WRITE", "CHMOD")], events
+        assert not extra or all(e.entry.path == "/tmp/asked/%d" % i and e.entry.size == 1 for e in events), events
+    f.remove("/tmp/asked/0")
+    events = h.get_new_events()
+    assert [(e.name, e.type.name) for e in events] == [("0", "REMOVE")], events
+    assert not extra or events[0].entry is None
+    h.stop()
+    h = f.watch_dir("/tmp/asked", recursive=True)
+    f.write("/tmp/asked/new/er/file", "x")
+    events = [(e.name, e.type.name) for e in h.get_new_events()]
+    assert {("new", "CREATE"), ("new/er", "CREATE"), ("new/er/file", "CREATE"), ("new/er/file", "WRITE")} <= set(events), events
+    h.stop()
+
     # Watched: what happens is told, in order, to who asks.
     def watched(h, *wanted):
         seen, end = [], time.monotonic() + 20
@@ -88,7 +127,11 @@ with Sandbox.create(timeout=300) as sb:
     url = sb.download_url("/tmp/signed me")
     assert fetch(url) == b"secret"
     assert fetch(sb.download_url("/tmp/signed me", use_signature_expiration=60)) == b"secret"
-    fails(urllib.error.HTTPError, fetch, sb.download_url("/tmp/signed me", use_signature_expiration=-60))
+    try:
+        fetch(sb.download_url("/tmp/signed me", use_signature_expiration=-60))
+        raise AssertionError("a URL whose time is over is served")
+    except urllib.error.HTTPError as e:
+        assert (e.code, json.load(e)) == (401, {"code": 401, "message": "signature is already expired"})
     fails(urllib.error.HTTPError, fetch, url.replace("signed", "other"))
     fails(urllib.error.HTTPError, fetch, url.split("signature")[0])
     form = b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"y\"\r\n\r\nup\r\n--x--\r\n"

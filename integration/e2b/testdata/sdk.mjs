@@ -138,7 +138,7 @@ async function code() {
   const html = await sb.runCode("class H:\n  def _repr_html_(self): return '<b>hi</b>'\nH()");
   assert.equal(html.results[0].html, "<b>hi</b>");
   const c = await sb.createCodeContext({ cwd: "/tmp" });
-  assert.equal((await sb.runCode("import os; os.getcwd()", { context: c })).text, "'/tmp'");
+  assert.equal((await sb.runCode("import os; os.getcwd()", { context: c })).text, "/tmp");
   assert((await sb.listCodeContexts()).some((k) => k.id === c.id));
   await sb.restartCodeContext(c);
   await sb.removeCodeContext(c);

@@ -1,5 +1,5 @@
 # State: pause and resume with and without memory, snapshots, forks, metrics, network rules, things that are left out.
-import sys
+import datetime, sys
 from e2b import Sandbox, SandboxQuery, SandboxState, SandboxException
 
 new = sys.argv[1] == "new"
@@ -57,6 +57,9 @@ if hasattr(sb, "fork"):
         f.kill()
 m = sb.get_metrics()
 assert len(m) == 1 and m[0].cpu_count > 0 and m[0].mem_used > 0, m
+now = datetime.datetime.now(datetime.timezone.utc)
+hour = datetime.timedelta(hours=1)
+assert len(sb.get_metrics(start=now, end=now + hour)) == 1 and sb.get_metrics(start=now - 2 * hour, end=now - hour) == []
 sb.kill()
 
 if new:  # a request wakes what was made for that
@@ -76,7 +79,8 @@ if new:
     assert got["allow_out"] == ["example.com", "8.8.8.0/24"] and got["deny_out"] == ["0.0.0.0/0"], got
 sb.kill()
 assert "this machine" in fails(SandboxException, Sandbox.create, network={"allow_out": ["host:5432"]})
-assert "this machine" in fails(SandboxException, Sandbox.create, network={"allow_out": ["127.0.0.1"]})
+for reserved in "127.0.0.1", "192.0.2.0/24":
+    assert "this machine" in fails(SandboxException, Sandbox.create, network={"allow_out": [reserved]})
 if new:
     fails(SandboxException, Sandbox.create, network={"rules": {"example.com": [{"transform": {"headers": {"A": "b"}}}]}})
 print("ok")

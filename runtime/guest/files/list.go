@@ -30,6 +30,9 @@ func (c *call) stat() (*filesapi.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Describe && hasAttributes(e) {
+		e.Attributes = attributes(dir, name, c.Follow)
+	}
 	e.Path = []byte(path.Base(c.Path))
 	return &filesapi.Reply{Entry: e}, nil
 }
@@ -136,6 +139,9 @@ func (l *lister) entry(dir int, name, prefix string, depth int) error {
 	}
 	e.Version = "" // a list is to be short
 	e.Path = []byte(path.Join(prefix, name))
+	if l.c.Describe && hasAttributes(e) {
+		e.Attributes = attributes(dir, name, false)
+	}
 	fd, isDir := -1, e.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && depth < l.c.Depth {
 		fd, err = openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

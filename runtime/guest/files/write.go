@@ -158,6 +158,9 @@ func (c *call) writeAtomic(src io.Reader, to *spot, tmp *temp) (*filesapi.Reply,
 	if err := unix.Fchmod(tmp.fd, mode); err != nil {
 		return nil, err
 	}
+	if err := c.mark(tmp.fd); err != nil {
+		return nil, err
+	}
 	flags := uint(0)
 	if c.Exclusive {
 		flags = unix.RENAME_NOREPLACE
@@ -230,6 +233,9 @@ func (c *call) writeInto(src io.Reader) (*filesapi.Reply, error) {
 		if err := unix.Fchmod(fd, uint32(*c.Mode)); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.mark(fd); err != nil {
+		return nil, err
 	}
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err

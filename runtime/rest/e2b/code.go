@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +78,10 @@ func (s *Server) kept(ctx context.Context, c *call) ([]codeContext, error) {
 	for _, k := range all.Contexts {
 		list = append(list, codeContext{idOfContext(k.Language, k.Context), k.Language,
 			s.contexts.cwdOf(c.sb.ID+k.Context, c.sb.Workdir)})
+	}
+	standing := codeContext{idOfContext("python", ""), "python", c.sb.Workdir}
+	if !slices.ContainsFunc(list, func(k codeContext) bool { return k.ID == standing.ID }) {
+		list = slices.Insert(list, 0, standing) // code may be sent to it: it begins then
 	}
 	return list, err
 }
@@ -186,6 +193,9 @@ func (s *Server) endContext(w http.ResponseWriter, r *http.Request, c *call) err
 func (s *Server) end(ctx context.Context, c *call, k codeContext) error {
 	_, err := rest.Do(ctx, s.rest, api.CallCodeEnd, api.CodeContextParams{Sandbox: c.sb.ID, Language: k.Language,
 		Context: nameOfContext(k.ID)})
+	if api.ErrorCode(err) == api.NotFound { // it has not begun
+		return nil
+	}
 	return err
 }
 
@@ -239,13 +249,13 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	back, err := s.setEnv(r.Context(), c, language, id, e.EnvVars)
+	ahead, back, err := s.setEnv(r.Context(), c, language, id, e.EnvVars)
 	if err != nil {
 		return err
 	}
 	res := api.CodeResult{}
 	if strings.TrimSpace(e.Code) != "" {
-		res, err = s.run(r.Context(), c, language, id, e.Code)
+		res, err = s.run(r.Context(), c, language, id, ahead+e.Code)
 	}
 	back() // also where the client has gone
 	if err != nil {
@@ -266,31 +276,51 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, c *call) error 
 	return nil
 }
 
-// setEnv sets variables for one run, in the interpreter, which goes on with those that it had.
-func (s *Server) setEnv(ctx context.Context, c *call, language, id string, env map[string]string) (back func(),
-	err error) {
+// variableName is a name that a shell knows.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// exported is code of a shell's that sets variables, ahead of the client's on its first line.
+func exported(env map[string]string) (string, error) {
+	var code strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !variableName.MatchString(name) {
+			return "", api.Errorf(api.InvalidArgument, "env_vars: %.64q is no name of a variable", name)
+		}
+		code.WriteString("export " + name + "='" + strings.ReplaceAll(env[name], "'", `'\''`) + "'; ")
+	}
+	return code.String(), nil
+}
+
+// setEnv sets variables for one run: by code ahead of the client's, or in the interpreter, which goes on with those
+// that it had.
+func (s *Server) setEnv(ctx context.Context, c *call, language, id string, env map[string]string) (ahead string,
+	back func(), err error) {
 	if len(env) == 0 {
-		return func() {}, nil
+		return "", func() {}, nil
 	}
 	text, err := json.Marshal(env)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	set := "import os as _o\n_hutch_env = [_o.environ.copy()]; _o.environ.update(" + string(text) + ")"
 	unset := "_o.environ.clear(); _o.environ.update(_hutch_env.pop())"
 	switch language {
+	case "shell": // whose runs have nothing in common
+		exports, err := exported(env)
+		return exports, func() {}, err
 	case "javascript":
 		set = "globalThis._hutchEnv = {...process.env}; Object.assign(process.env, " + string(text) + "); undefined"
 		unset = "for (const k in process.env) delete process.env[k]; " +
 			"Object.assign(process.env, globalThis._hutchEnv); undefined"
 	case "python":
 	default:
-		return nil, api.Errorf(api.InvalidArgument, "env_vars: not for %s", language).WithHint("set them in the code")
+		return "", nil, api.Errorf(api.InvalidArgument, "env_vars: not for %s", language).
+			WithHint("set them in the code")
 	}
 	if err := s.ours(ctx, c, language, id, set); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return func() { _ = s.ours(context.WithoutCancel(ctx), c, language, id, unset) }, nil // of one that has ended
+	return "", func() { _ = s.ours(context.WithoutCancel(ctx), c, language, id, unset) }, nil // of one that has ended
 }
 
 // linesOf is what became of code, in E2B's words.
@@ -312,7 +342,7 @@ func linesOf(res *api.CodeResult, code string, now time.Time) (lines []map[strin
 		if len(shown) == 1 && !strings.Contains(code, "display(") && res.Artifacts[0].Kind != "figure" {
 			main, shown = shown[0], nil
 		}
-		main["text"], main["is_main_result"] = res.Text, true
+		main["text"], main["is_main_result"] = unquoted(res.Text), true
 		shown = append(shown, main)
 	}
 	lines = append(lines, shown...)
@@ -321,6 +351,14 @@ func linesOf(res *api.CodeResult, code string, now time.Time) (lines []map[strin
 			"traceback": res.Error.Traceback})
 	}
 	return lines
+}
+
+// unquoted is how E2B shows a text that is the value of code: without the quotes that Python and Node put around it.
+func unquoted(text string) string {
+	if n := len(text); n >= 2 && text[0] == '\'' && text[n-1] == '\'' {
+		return text[1 : n-1]
+	}
+	return text
 }
 
 // formats are the members of a result that hold a media type.

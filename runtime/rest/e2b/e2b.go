@@ -22,8 +22,8 @@ import (
 )
 
 // envdVersion is the version of E2B's daemon in the sandbox that this server can do as much as. From 0.6.2 on files
-// have metadata.
-const envdVersion = "0.6.1"
+// have metadata, from 0.6.3 on events of watches the file's record, and 0.6.4 watches network mounts.
+const envdVersion = "0.6.4"
 
 // Config is what a Server is to be.
 type Config struct {

@@ -11,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -267,5 +268,66 @@ func TestLongLine(t *testing.T) {
 	var l lines
 	if _, err := l.add([]byte(`{"name": "` + strings.Repeat("x", maxLine) + `"}` + "\n")); err == nil {
 		t.Error("it is taken")
+	}
+}
+
+// TestNames: the sandbox's own user is user, in whichever form it was said, and nobody else is.
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		user       string
+		id         uint32
+		uid0, gid0 string
+	}{{"", 0, "user", "user"}, {"root", 0, "user", "user"}, {"0:0", 0, "user", "user"}, {"1000", 1000, "user", "user"},
+		{"1000:50", 1000, "user", "1000"}, {"1000:0", 0, "root", "user"}, {"1000", 0, "root", "root"},
+		{"web", 0, "root", "root"}, {"web", 33, "33", "33"}} {
+		c := &call{sb: api.Sandbox{User: tt.user}}
+		if u, g := nameOf(c, tt.id, false), nameOf(c, tt.id, true); u != tt.uid0 || g != tt.gid0 {
+			t.Errorf("%q: %d is %s:%s, want %s:%s", tt.user, tt.id, u, g, tt.uid0, tt.gid0)
+		}
+	}
+}
+
+// TestMetadata: headers are metadata under names in lower case; what no header can carry is refused.
+func TestMetadata(t *testing.T) {
+	h := http.Header{}
+	h.Set("X-Metadata-Author", "me")
+	h.Set("Content-Type", "x")
+	metadata, attributes, err := metadataFrom(h)
+	if err != nil || len(metadata) != 1 || metadata["author"] != "me" || attributes["e2b.author"] != "me" {
+		t.Errorf("%v %v %v", metadata, attributes, err)
+	}
+	for name, value := range map[string]string{"X-Metadata-": "x", "X-Metadata-A": "\x01", "X-Metadata-B": "\u00e4"} {
+		if _, _, err := metadataFrom(http.Header{name: {value}}); err == nil {
+			t.Errorf("%q: %q is metadata", name, value)
+		}
+	}
+	f := api.File{Attributes: map[string]string{"e2b.": "", "e2b.a": "1", "other": "2", "hutch.x": "3"}}
+	if got := metadataOf(&f); len(got) != 1 || got["a"] != "1" {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestSpan: metrics are of now, and of no other time that is asked for.
+func TestSpan(t *testing.T) {
+	for query, ok := range map[string]bool{"": true, "start=1&end=2": true, "start=x": false, "end=-1": false,
+		"end=9223372036854775807": false} {
+		q, _ := url.ParseQuery(query)
+		from, to, err := span(q)
+		if (err == nil) != ok || ok && query != "" && (from != 1 || to != 2) {
+			t.Errorf("%q: %d to %d, %v", query, from, to, err)
+		}
+	}
+}
+
+// TestExported: values are values to a shell, whatever is in them, and names are names.
+func TestExported(t *testing.T) {
+	code, err := exported(map[string]string{"B": "it's; $(x)", "A": ""})
+	if want := `export A=''; export B='it'\''s; $(x)'; `; err != nil || code != want {
+		t.Errorf("%s %v, want %s", code, err, want)
+	}
+	for _, name := range []string{"", "1A", "A B", "A;B", "A=B", "A\n", "ä"} {
+		if _, err := exported(map[string]string{name: "x"}); err == nil {
+			t.Errorf("%q is a name", name)
+		}
 	}
 }

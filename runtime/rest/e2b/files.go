@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
+	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/rest"
@@ -21,6 +22,8 @@ type written struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 	Path string `json:"path"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // ofFiles finds the sandbox whose files a request is about: by its token, or by the signature of a URL.
@@ -157,9 +160,35 @@ func (s *Server) stored(w http.ResponseWriter, r *http.Request, c *call, to stri
 	if to == "" {
 		return written{}, api.Errorf(api.InvalidArgument, "path: missing").WithHint("say where the file goes")
 	}
-	f, err := s.rest.Store(w, r, api.FileWriteParams{FileParams: fileOf(c, to), Parents: true}, src)
+	metadata, attributes, err := metadataFrom(r.Header)
 	if err != nil {
 		return written{}, err
 	}
-	return written{path.Base(f.Path), "file", f.Path}, nil
+	f, err := s.rest.Store(w, r, api.FileWriteParams{FileParams: fileOf(c, to), Parents: true,
+		Attributes: attributes}, src)
+	if err != nil {
+		return written{}, err
+	}
+	return written{path.Base(f.Path), "file", f.Path, metadata}, nil
+}
+
+// metadataHeader begins the names of headers that are metadata of all files of a request.
+const metadataHeader = "X-Metadata-"
+
+// metadataFrom is the metadata that a request has for its files, and the attributes that keep it.
+func metadataFrom(h http.Header) (metadata, attributes map[string]string, err error) {
+	metadata, attributes = map[string]string{}, map[string]string{}
+	for name := range h {
+		key, ok := strings.CutPrefix(name, metadataHeader)
+		if !ok {
+			continue
+		}
+		key, value := strings.ToLower(key), h.Get(name)
+		if key == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return nil, nil, api.Errorf(api.InvalidArgument, "%.64q is no metadata", name).WithField("metadata").
+				WithHint("give it a name, and a value of printable ASCII")
+		}
+		metadata[key], attributes[metadataSpace+key] = value, value
+	}
+	return metadata, attributes, nil
 }

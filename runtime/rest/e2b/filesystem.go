@@ -27,15 +27,30 @@ func fileOf(c *call, name string) api.FileParams {
 	return api.FileParams{Sandbox: c.sb.ID, Path: pathOf(c, name), User: c.user}
 }
 
+// metadataSpace is where a file's attributes that are E2B's metadata begin, below "user.".
+const metadataSpace = "e2b."
+
+// metadataOf is E2B's metadata among the attributes of a file.
+func metadataOf(f *api.File) map[string]string {
+	metadata := map[string]string{}
+	for name, value := range f.Attributes {
+		if key, ok := strings.CutPrefix(name, metadataSpace); ok && key != "" {
+			metadata[key] = value
+		}
+	}
+	return metadata
+}
+
 // maxLinks bounds the symlinks of a list that are followed: each is a call. Those behind are shown as what they are.
 const maxLinks = 1000
 
 // entryOf describes a file that is at a path.
-func (s *Server) entryOf(ctx context.Context, p api.FileParams, f *api.File, follow bool) entryInfo {
+func (s *Server) entryOf(ctx context.Context, c *call, p api.FileParams, f *api.File, follow bool) entryInfo {
 	mode, _ := strconv.ParseUint(f.Mode, 8, 16)
 	e := entryInfo{Name: path.Base(p.Path), Type: typeOf(f.Type), Path: p.Path, Size: int64Text(f.Size),
-		Mode: uint32(mode), Permissions: permissions(f.Type, mode), Owner: idOf(f.UID), Group: idOf(f.GID),
-		ModifiedTime: f.MTime.UTC()}
+		Mode: uint32(mode), Permissions: permissions(f.Type, mode),
+		Owner: nameOf(c, f.UID, false), Group: nameOf(c, f.GID, true),
+		ModifiedTime: f.MTime.UTC(), Metadata: metadataOf(f)}
 	if f.Type == api.TypeSymlink { // it is shown as what it leads to
 		target := f.Target
 		if !path.IsAbs(target) {
@@ -77,24 +92,33 @@ func permissions(t api.FileType, mode uint64) string {
 	return m.String()
 }
 
-// idOf is what a user or group is called: names are the image's, and not looked up.
-func idOf(id uint32) string {
-	if id == 0 {
-		return "root"
+// nameOf is what a user, or with group a group, is called. Names are the image's, and not looked up; that of the
+// sandbox's own user is the one that requests have for it (userOf).
+func nameOf(c *call, id uint32, group bool) string {
+	user, own, _ := strings.Cut(c.sb.User, ":")
+	if !group || own == "" {
+		own = user
 	}
-	return strconv.FormatUint(uint64(id), 10)
+	switch number := strconv.FormatUint(uint64(id), 10); {
+	case own == number || id == 0 && (own == "" || own == "root"):
+		return sandboxUser
+	case id == 0:
+		return "root"
+	default:
+		return number
+	}
 }
 
-func (s *Server) look(ctx context.Context, p api.FileParams) (*entryResponse, error) {
-	f, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p})
+func (s *Server) look(ctx context.Context, c *call, p api.FileParams) (*entryResponse, error) {
+	f, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p, Attributes: true})
 	if err != nil {
 		return nil, err
 	}
-	return &entryResponse{s.entryOf(ctx, p, &f, true)}, nil
+	return &entryResponse{s.entryOf(ctx, c, p, &f, true)}, nil
 }
 
 func (s *Server) stat(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
-	return s.look(ctx, fileOf(c, req.Path))
+	return s.look(ctx, c, fileOf(c, req.Path))
 }
 
 func (s *Server) makeDir(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
@@ -106,12 +130,12 @@ func (s *Server) makeDir(ctx context.Context, c *call, req *pathRequest) (*entry
 	if !made.Created {
 		return nil, api.Errorf(api.AlreadyExists, "directory already exists: %s", p.Path)
 	}
-	return s.look(ctx, p)
+	return s.look(ctx, c, p)
 }
 
 func (s *Server) move(ctx context.Context, c *call, req *moveRequest) (*entryResponse, error) {
 	p, to := fileOf(c, req.Source), fileOf(c, req.Destination)
-	if _, err := s.look(ctx, p); err != nil {
+	if _, err := s.look(ctx, c, p); err != nil {
 		return nil, err
 	}
 	above := to
@@ -123,11 +147,11 @@ func (s *Server) move(ctx context.Context, c *call, req *moveRequest) (*entryRes
 	if _, err := rest.Do(ctx, s.rest, api.CallFSMove, api.FileMoveParams{FileParams: p, To: to.Path}); err != nil {
 		return nil, err
 	}
-	return s.look(ctx, to)
+	return s.look(ctx, c, to)
 }
 
 func (s *Server) listDir(ctx context.Context, c *call, req *listDirRequest) (*listDirResponse, error) {
-	p := api.FileListParams{FileParams: fileOf(c, req.Path), Limit: api.MaxListLimit}
+	p := api.FileListParams{FileParams: fileOf(c, req.Path), Limit: api.MaxListLimit, Attributes: true}
 	if req.Depth > 1 {
 		p.Recursive, p.Depth = true, int(min(req.Depth, 1000))
 	}
@@ -146,7 +170,7 @@ func (s *Server) listDir(ctx context.Context, c *call, req *listDirRequest) (*li
 		if found.Entries[i].Type == api.TypeSymlink {
 			links++
 		}
-		res.Entries = append(res.Entries, s.entryOf(ctx, f, &found.Entries[i], links <= maxLinks))
+		res.Entries = append(res.Entries, s.entryOf(ctx, c, f, &found.Entries[i], links <= maxLinks))
 	}
 	return res, nil
 }

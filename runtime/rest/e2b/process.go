@@ -231,6 +231,7 @@ func ended(res *api.ExecResult) (*endEvent, error) {
 	case api.VerdictTimeoutWall:
 		return nil, connect.NewError(connect.CodeDeadlineExceeded, errors.New("the timeout of the process is over"))
 	case api.VerdictSandbox:
+		// Not by a lost connection, as E2B's proxy does: over HTTP/1.1 older SDKs know nothing of that.
 		return nil, connect.NewError(connect.CodeUnavailable, errGone)
 	}
 	e := &endEvent{ExitCode: res.ExitCode, Exited: true, Status: "exit status " + strconv.Itoa(res.ExitCode)}

@@ -3,7 +3,10 @@ package e2b
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -267,9 +270,28 @@ func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, erro
 	if err != nil {
 		return 0, nil, err
 	}
-	if sb.State != api.Running {
-		return http.StatusOK, []metric{}, nil
+	from, to, err := span(r.URL.Query())
+	if now := time.Now().Unix(); err != nil || sb.State != api.Running || now < from || now > to+metricSlack {
+		return http.StatusOK, []metric{}, err
 	}
 	m, err := s.metricOf(r.Context(), sb)
 	return http.StatusOK, []metric{m}, err
+}
+
+// metricSlack is how many seconds old a time may be that still is now: clients say a time in whole seconds, and their
+// request has taken some.
+const metricSlack = 5
+
+// span is the time, in seconds since 1970, of which a query wants to know.
+func span(q url.Values) (from, to int64, err error) {
+	from, to = 0, math.MaxInt64-metricSlack
+	for name, v := range map[string]*int64{"start": &from, "end": &to} {
+		if text := q.Get(name); text != "" {
+			if *v, err = strconv.ParseInt(text, 10, 64); err != nil || *v < 0 || *v > math.MaxInt64-metricSlack {
+				return 0, 0, api.Errorf(api.InvalidArgument, "%s: %.40q is no time", name, text).
+					WithHint("give seconds since 1970")
+			}
+		}
+	}
+	return from, to, nil
 }

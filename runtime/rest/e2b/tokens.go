@@ -103,7 +103,7 @@ func (s *Server) inSandbox(pattern string, h boxHandler) http.Handler {
 		}
 		c.w = w
 		if err := h(w, r, c); err != nil {
-			s.boxFail(w, r, id, err)
+			s.boxFail(w, r, id, s.orGone(r.Context(), id, err))
 		}
 	})
 }
@@ -111,7 +111,26 @@ func (s *Server) inSandbox(pattern string, h boxHandler) http.Handler {
 // errGone is what E2B's proxy says of a sandbox that does not run. SDKs look for the words "was not found".
 var errGone = api.Errorf(api.NotFound, "The sandbox was not found")
 
+// errExpired is of a signature whose time is over, which its URL says to whoever has it.
+var errExpired = api.Errorf(api.PermissionDenied, "signature is already expired")
+
+// orGone is an error, or that the sandbox has gone meanwhile, where that may be why.
+func (s *Server) orGone(ctx context.Context, id string, err error) error {
+	switch api.ErrorCode(err) {
+	case api.NotFound, api.Unavailable, api.FailedPrecondition:
+		sb, serr := s.rest.Sandbox(ctx, id)
+		if api.ErrorCode(serr) == api.NotFound || serr == nil && stateOf(&sb) == "" {
+			return errGone
+		}
+	}
+	return err
+}
+
 func (s *Server) boxFail(w http.ResponseWriter, r *http.Request, id string, err error) {
+	if err == errExpired { //nolint:errorlint // itself
+		refuse(w, http.StatusUnauthorized, errExpired.Error())
+		return
+	}
 	if err == errGone { //nolint:errorlint // itself
 		reply(w, http.StatusBadGateway, struct {
 			SandboxID string `json:"sandboxId"`
@@ -151,10 +170,13 @@ func (s *Server) answers(sb *api.Sandbox) bool {
 	return sb.State == api.Running || sb.State == api.Paused && rest.Own(sb, labelResume) != ""
 }
 
+// sandboxUser is what requests call the sandbox's own user.
+const sandboxUser = "user"
+
 // userOf is the user of the sandbox that a name stands for. user is what E2B's own templates call the one that commands
 // run as, and here that is whom the image says.
 func userOf(name string) string {
-	if name == "user" {
+	if name == sandboxUser {
 		return ""
 	}
 	return name
@@ -194,7 +216,7 @@ func (s *Server) signer(r *http.Request, g signature) (*call, error) {
 	wrong := api.Errorf(api.NotFound, "no sandbox has signed this URL, or its time is over").
 		WithHint("make it anew: download_url, upload_url")
 	if g.expired(time.Now()) {
-		return nil, wrong
+		return nil, errExpired
 	}
 	if id := r.Header.Get(sandboxHeader); id != "" {
 		var by *rest.Client

@@ -153,6 +153,8 @@ type entryInfo struct {
 	Group         string    `json:"group"`
 	ModifiedTime  time.Time `json:"modifiedTime"`
 	SymlinkTarget *string   `json:"symlinkTarget,omitempty"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 type pathRequest struct {
@@ -177,16 +179,19 @@ type listDirResponse struct {
 	Entries []entryInfo `json:"entries"`
 }
 
+// watchRequest asks for the changes in a folder. Whether that may be on a network mount is not asked: there are none.
 type watchRequest struct {
-	Path      string `json:"path"`
-	Recursive bool   `json:"recursive"`
+	Path         string `json:"path"`
+	Recursive    bool   `json:"recursive"`
+	IncludeEntry bool   `json:"includeEntry"`
 }
 
 type eventType string
 
 type fileEvent struct {
-	Name string    `json:"name"`
-	Type eventType `json:"type"`
+	Name  string     `json:"name"`
+	Type  eventType  `json:"type"`
+	Entry *entryInfo `json:"entry,omitempty"`
 }
 
 type watchResponse struct {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ const (
 // told is a line of the program's.
 type told struct {
 	Ready bool   `json:"ready"`
+	Told  bool   `json:"told"` // all that was before it was asked
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Error string `json:"error"`
@@ -46,7 +48,7 @@ type told struct {
 func (t *told) event() (fileEvent, bool) {
 	switch t.Type {
 	case "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD":
-		return fileEvent{strings.ToValidUTF8(t.Name, "\uFFFD"), eventType("EVENT_TYPE_" + t.Type)}, true
+		return fileEvent{Name: strings.ToValidUTF8(t.Name, "\uFFFD"), Type: eventType("EVENT_TYPE_" + t.Type)}, true
 	}
 	return fileEvent{}, false
 }
@@ -83,6 +85,24 @@ type watch struct {
 	a    *client.Attachment
 	lines
 	held []told // that came with the word that it is ready
+
+	c       *call
+	folder  api.FileParams
+	entries bool // events have the record of their file
+}
+
+// eventOf is the event of a line. What is gone again has no record.
+func (s *Server) eventOf(ctx context.Context, w *watch, t *told) (fileEvent, bool) {
+	ev, ok := t.event()
+	if !ok || !w.entries || t.Type == "REMOVE" || t.Type == "RENAME" {
+		return ev, ok
+	}
+	p := w.folder
+	p.Path = path.Join(p.Path, path.Clean("/"+t.Name)) // below it, whatever the sandbox says
+	if found, err := s.look(ctx, w.c, p); err == nil {
+		ev.Entry = &found.Entry
+	}
+	return ev, true
 }
 
 // begin starts to watch a folder, and returns when every change from now on will be told.
@@ -110,7 +130,7 @@ func (s *Server) beginWatch(ctx context.Context, c *call, req *watchRequest) (*w
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{exec: started.Exec}
+	w := &watch{exec: started.Exec, c: &call{sb: c.sb, user: c.user}, folder: p, entries: req.IncludeEntry}
 	if w.a, err = s.rest.Attach(ctx, w.exec, api.Offsets{}); err == nil {
 		err = w.ready(ctx)
 	}
@@ -191,7 +211,7 @@ func (s *Server) watchDir(ctx context.Context, c *call, req *watchRequest, send 
 			return err
 		}
 		for i := range all {
-			if ev, ok := all[i].event(); ok {
+			if ev, ok := s.eventOf(ctx, w, &all[i]); ok {
 				if err := send(&watchResponse{Filesystem: &ev}); err != nil {
 					return err
 				}
@@ -215,13 +235,41 @@ type watchers struct {
 }
 
 type watcher struct {
-	sandbox string
-	stop    context.CancelCauseFunc
-	idle    *time.Timer
+	sandbox, exec string
+	stop          context.CancelCauseFunc
+	idle          *time.Timer
+
+	asking sync.Mutex    // held by who waits for told
+	told   chan struct{} // of one place: the program has told all that was before it was asked
+	over   chan struct{} // closed when nothing is collected any more
 
 	mu     sync.Mutex
 	events []fileEvent
 	bytes  int // of their names
+}
+
+// askTime is how long a program in a sandbox may take to say that it has told all.
+const askTime = 5 * time.Second
+
+// ask has the program tell of all that has happened by now: a change that a client has made before it asks is among the
+// events that it gets. A program that is slow, or made so, is not waited for for long.
+func (x *watcher) ask(ctx context.Context, s *Server) {
+	x.asking.Lock()
+	defer x.asking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	select {
+	case <-x.told: // of one that was late
+	default:
+	}
+	if _, err := rest.Do(ctx, s.rest, api.CallExecSignal, api.SignalParams{Exec: x.exec, Signal: "SIGUSR1"}); err != nil {
+		return // it has ended
+	}
+	select {
+	case <-x.told:
+	case <-x.over:
+	case <-ctx.Done():
+	}
 }
 
 func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) (*watcherRef, error) {
@@ -230,7 +278,8 @@ func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) 
 		return nil, err
 	}
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	x := &watcher{sandbox: c.sb.ID, stop: stop, idle: time.AfterFunc(watcherIdle, func() { stop(errUnasked) })}
+	x := &watcher{sandbox: c.sb.ID, exec: w.exec, told: make(chan struct{}, 1), over: make(chan struct{}), stop: stop,
+		idle: time.AfterFunc(watcherIdle, func() { stop(errUnasked) })}
 	id := strings.ToLower(rand.Text())
 	if !s.watchers.add(id, x) {
 		x.end()
@@ -242,7 +291,8 @@ func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) 
 		defer s.endWatch(life, w)
 		defer s.watchers.remove(id)
 		defer x.end()
-		x.collect(life, w)
+		defer close(x.over)
+		x.collect(life, s, w)
 	})
 	return &watcherRef{id}, nil
 }
@@ -254,32 +304,60 @@ func (x *watcher) end() {
 }
 
 // collect holds what happens until it is asked for.
-func (x *watcher) collect(ctx context.Context, w *watch) {
+func (x *watcher) collect(ctx context.Context, s *Server, w *watch) {
 	for {
 		all, err := w.next(ctx)
-		x.mu.Lock()
 		for i := range all {
-			if ev, ok := all[i].event(); ok {
-				x.events = append(x.events, ev)
-				x.bytes += len(ev.Name)
+			if all[i].Told {
+				select {
+				case x.told <- struct{}{}:
+				default: // nobody has taken the last one
+				}
+			}
+			if ev, ok := s.eventOf(ctx, w, &all[i]); ok && err == nil {
+				err = x.hold(ev)
 			}
 		}
-		if len(x.events) > maxHeldEvents || x.bytes > maxHeldBytes {
-			err = api.Errorf(api.ResourceExhausted, "%d changes were not asked for", len(x.events))
-		}
-		x.mu.Unlock()
 		if err != nil {
 			return
 		}
 	}
 }
 
-func (s *Server) watcherEvents(_ context.Context, c *call, req *watcherRef) (*watcherEvents, error) {
+// hold keeps an event until it is asked for.
+func (x *watcher) hold(ev fileEvent) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events = append(x.events, ev)
+	x.bytes += ev.size()
+	if len(x.events) > maxHeldEvents || x.bytes > maxHeldBytes {
+		return api.Errorf(api.ResourceExhausted, "%d changes were not asked for", len(x.events))
+	}
+	return nil
+}
+
+// size is what the sandbox decides of how much an event is.
+func (ev *fileEvent) size() int {
+	n := len(ev.Name)
+	if e := ev.Entry; e != nil {
+		n += len(e.Name) + len(e.Path)
+		if e.SymlinkTarget != nil {
+			n += len(*e.SymlinkTarget)
+		}
+		for key, value := range e.Metadata {
+			n += len(key) + len(value)
+		}
+	}
+	return n
+}
+
+func (s *Server) watcherEvents(ctx context.Context, c *call, req *watcherRef) (*watcherEvents, error) {
 	x, err := s.watchers.find(c, req.WatcherID)
 	if err != nil {
 		return nil, err
 	}
 	x.idle.Reset(watcherIdle)
+	x.ask(ctx, s)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	res := &watcherEvents{Events: x.events}

@@ -1,5 +1,6 @@
 # hutch: tells of changes in a folder, a JSON object a line, until it is killed. Arguments: the folder, and 1 for all below.
-import ctypes, json, os, struct, sys
+# At SIGUSR1 it says that it has told of all that was before.
+import ctypes, json, os, select, signal, struct, sys
 
 root, below = sys.argv[1], sys.argv[2] == "1"
 libc = ctypes.CDLL(None, use_errno=True)
@@ -33,6 +34,8 @@ def watch(name, new=False):
     for e in entries if below else ():
         if new:
             tell(name=os.path.join(name, e.name), type="CREATE")
+            if e.is_file(follow_symlinks=False):  # and has what it has been given by now
+                tell(name=os.path.join(name, e.name), type="WRITE")
         if e.is_dir(follow_symlinks=False):
             watch(os.path.join(name, e.name), new)
 
@@ -51,6 +54,8 @@ def changed(wd, mask, name):
                 tell(name=at, type=kind)
     if whole:
         tell(name=at, type="WRITE")
+        if name not in inside[wd]:  # what has happened to it under its other name
+            tell(name=at, type="CHMOD")
     if mask & (CREATE | TO):
         inside[wd].add(name)
     elif mask & (REMOVE | FROM):
@@ -59,10 +64,7 @@ def changed(wd, mask, name):
         watch(at, True)
 
 
-made = set()
-watch("")
-tell(ready=True)
-while True:
+def read():
     data = os.read(fd, 1 << 16)
     while data:
         wd, mask, _, size = struct.unpack_from("iIII", data)
@@ -76,3 +78,19 @@ while True:
                 sys.exit(0)
         elif wd in folders and name:
             changed(wd, mask, name)
+
+
+asked, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+signal.signal(signal.SIGUSR1, lambda *_: None)
+signal.set_wakeup_fd(wake)
+made = set()
+watch("")
+tell(ready=True)
+while True:
+    ready, _, _ = select.select([fd, asked], [], [])
+    if asked in ready:  # before the changes are read: all that are there by now are told below
+        os.read(asked, 1 << 10)
+    while select.select([fd], [], [], 0)[0]:
+        read()
+    if asked in ready:
+        tell(told=True)

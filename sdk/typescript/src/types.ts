@@ -771,6 +771,11 @@ export interface Failure {
 
 /** File describes one file. Ids are those inside the sandbox. */
 export interface File {
+  /**
+   * attributes, where they were asked for, are the extended attributes of a file or folder that the user may read, by
+   * their names below "user.".
+   */
+  attributes?: Record<string, string>;
   /** error says why a folder of a recursive list was not entered. */
   error?: string;
   /** id of its group in the sandbox */
@@ -3979,6 +3984,11 @@ export interface FsWriteParams {
    */
   atomic?: boolean;
   /**
+   * extended attributes that the file gets, by their names below "user.". A file that is replaced in a single step has
+   * no others; another one keeps those that it had besides.
+   */
+  attributes?: Record<string, string>;
+  /**
    * the index, in the request's fds, of a pipe that holds the content instead of data. size_bytes, where it is known,
    * makes a pipe that ends too early an error, which leaves the old file as it was.
    */
@@ -4009,6 +4019,8 @@ export interface FsListParams {
    * than the limit may show any of them.
    */
   offset?: number;
+  /** tell extended attributes, too */
+  attributes?: boolean;
 }
 
 /** The params of fs.stat. */
@@ -4021,6 +4033,8 @@ export interface FsStatParams {
   user?: string;
   /** describe what a symlink leads to */
   follow?: boolean;
+  /** tell extended attributes, too */
+  attributes?: boolean;
 }
 
 /** The params of fs.mkdir. */

@@ -115,6 +115,9 @@ type Request struct {
 	Recursive bool   `json:"recursive,omitempty"` // remove
 	KeepOwner bool   `json:"keep_owner,omitempty"`
 	Folders   bool   `json:"folders,omitempty"` // unpack
+
+	Attributes map[string]string `json:"attributes,omitempty"` // write: by their names below "user."
+	Describe   bool              `json:"describe,omitempty"`   // list, stat: attributes, too
 }
 
 // Reply is the header of a packet from a worker: untrusted.
@@ -150,6 +153,8 @@ type Entry struct {
 	// Version changes with whatever writes the file or takes its place.
 	Version string `json:"version,omitempty"`
 	Errno   int    `json:"errno,omitempty"` // of a folder: why it was not entered
+
+	Attributes map[string][]byte `json:"attributes,omitempty"` // by their names below "user."
 }
 
 // Error is why a call failed inside. Its texts are printable and bounded.

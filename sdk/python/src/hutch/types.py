@@ -831,6 +831,9 @@ class _File(TypedDict):
 
 class File(_File, total=False):
     """File describes one file. Ids are those inside the sandbox."""
+    # attributes, where they were asked for, are the extended attributes of a file or folder that the user may read, by
+    # their names below "user.".
+    attributes: Dict[str, str]
     # error says why a folder of a recursive list was not entered.
     error: str
     # path_base64 holds the bytes of a path that is not UTF-8.

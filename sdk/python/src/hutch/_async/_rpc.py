@@ -1383,6 +1383,7 @@ class AsyncRpc:
         mode: Optional[str] = None,
         if_version: Optional[str] = None,
         atomic: Optional[bool] = None,
+        attributes: Optional[Dict[str, str]] = None,
         fd: Optional[int] = None,
         size_bytes: Optional[int] = None,
         fds: Sequence[int] = (),
@@ -1405,12 +1406,14 @@ class AsyncRpc:
             write of another's is lost.
         atomic: atomic true fails where the old file cannot be replaced in a single step (it has several
             names, say); false writes into the file itself. By default that is done where it must be.
+        attributes: extended attributes that the file gets, by their names below "user.". A file that is
+            replaced in a single step has no others; another one keeps those that it had besides.
         fd: the index, in the request's fds, of a pipe that holds the content instead of data. size_bytes,
             where it is known, makes a pipe that ends too early an error, which leaves the old file as it was.
         size_bytes: fd is the index, in the request's fds, of a pipe that holds the content instead of data.
             size_bytes, where it is known, makes a pipe that ends too early an error, which leaves the old file
             as it was."""
-        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "data": data, "encoding": encoding, "append": append, "offset": offset, "create": create, "exclusive": exclusive, "parents": parents, "mode": mode, "if_version": if_version, "atomic": atomic, "fd": fd, "size_bytes": size_bytes}
+        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "data": data, "encoding": encoding, "append": append, "offset": offset, "create": create, "exclusive": exclusive, "parents": parents, "mode": mode, "if_version": if_version, "atomic": atomic, "attributes": attributes, "fd": fd, "size_bytes": size_bytes}
         return cast("t.FileWritten", await self._call("fs.write", params, fds=fds))
 
     async def fs_list(
@@ -1423,6 +1426,7 @@ class AsyncRpc:
         depth: Optional[int] = None,
         limit: Optional[int] = None,
         offset: Optional[int] = None,
+        attributes: Optional[bool] = None,
     ) -> t.FileList:
         """Lists a folder, and what is below it if asked to.
 
@@ -1433,8 +1437,9 @@ class AsyncRpc:
         depth: levels of a recursive list; default: all
         limit: entries; default 10000, at most 100000
         offset: offset leaves out so many entries, so that pages of a long list fit together. Without it a
-            folder with more names than the limit may show any of them."""
-        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "recursive": recursive, "depth": depth, "limit": limit, "offset": offset}
+            folder with more names than the limit may show any of them.
+        attributes: tell extended attributes, too"""
+        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "recursive": recursive, "depth": depth, "limit": limit, "offset": offset, "attributes": attributes}
         return cast("t.FileList", await self._call("fs.list", params))
 
     async def fs_stat(
@@ -1444,14 +1449,16 @@ class AsyncRpc:
         path: str,
         user: Optional[str] = None,
         follow: Optional[bool] = None,
+        attributes: Optional[bool] = None,
     ) -> t.File:
         """Describes one file.
 
         sandbox: id or name of the sandbox
         path: relative ones start at the sandbox's workdir
         user: name|uid[:group|gid]; default: the sandbox's user
-        follow: describe what a symlink leads to"""
-        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "follow": follow}
+        follow: describe what a symlink leads to
+        attributes: tell extended attributes, too"""
+        params: Dict[str, Any] = {"sandbox": sandbox, "path": path, "user": user, "follow": follow, "attributes": attributes}
         return cast("t.File", await self._call("fs.stat", params))
 
     async def fs_mkdir(

@@ -70,8 +70,9 @@ axes-audit: build deps-test ## run a tenth of the tests along axes that they do 
 	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
 	$(Q)$(GO) exec .cache/bin/vm -audit $(if $(RUN),-run '$(RUN)') 6.1 newest
 
-compat: build deps-test ## run the suites of tier compat (.ci/budget), or RUN=SUITE, and write their tables
-	$(Q)$(TESTRUN) -compat $(if $(RUN),-run '$(RUN)')
+compat: build deps-test ## as root: run E2B's own suites, of E2B=DIR and CODE=DIR, and write docs/compatibility.md (RUN=SUITE)
+	$(Q)$(GO) build -o .cache/bin/compat ./internal/build/compat
+	$(Q)$(GO) exec .cache/bin/compat $(if $(E2B),-e2b '$(E2B)') $(if $(CODE),-code '$(CODE)') $(if $(RUN),-only '$(RUN)')
 
 HUNT       ?= 30m
 hunt: build deps-test ## as root: hunt races for HUNT=30m with system calls held up and processors taken away (RUN=, PKG=)

@@ -264,3 +264,19 @@ func FuzzSpec(f *testing.F) {
 		}
 	})
 }
+
+// TestAttributes: names that are not for programs are refused, and more than a file system keeps.
+func TestAttributes(t *testing.T) {
+	for name, ok := range map[string]bool{"e2b.a": true, "": false, "hutch.owner": false, "overlay.opaque": false,
+		"a\x00b": false, "\xff": false, strings.Repeat("n", 251): false} {
+		p := FileWriteParams{FileParams: FileParams{Sandbox: "x", Path: "/f"}, Attributes: map[string]string{name: "v"}}
+		if err := p.Validate(); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	p := FileWriteParams{FileParams: FileParams{Sandbox: "x", Path: "/f"},
+		Attributes: map[string]string{"a": strings.Repeat("v", MaxAttributesBytes)}}
+	if p.Validate() == nil {
+		t.Error("a value that no file system keeps is taken")
+	}
+}

@@ -82,15 +82,15 @@ func removed(diff string) []string {
 	return names
 }
 
-// Table is where a compat suite keeps its dated table, below the module's root.
-func (s Suite) Table() string { return "docs/compat/" + s.Name + ".md" }
+// CompatTable is where `make compat` keeps its dated table, below the module's root.
+const CompatTable = "docs/compatibility.md"
 
 // lintTable counts the commits to the folders of a compat suite since its table was made.
 func lintTable(ctx context.Context, root string, s Suite) error {
-	if _, err := os.Stat(filepath.Join(root, s.Table())); err != nil {
-		return fmt.Errorf("the suite %s has no table: make compat RUN=%s: %w", s.Name, s.Name, err)
+	if _, err := os.Stat(filepath.Join(root, CompatTable)); err != nil {
+		return fmt.Errorf("the suite %s has no table: make compat E2B=DIR: %w", s.Name, err)
 	}
-	made, err := git(ctx, root, "log", "-1", "--format=%H", "--", s.Table())
+	made, err := git(ctx, root, "log", "-1", "--format=%H", "--", CompatTable)
 	if err != nil || made == "" {
 		return nil // no repository, or not committed yet
 	}
@@ -99,8 +99,8 @@ func lintTable(ctx context.Context, root string, s Suite) error {
 		return err
 	}
 	if n, err := strconv.Atoi(count); err != nil || n > CompatAge {
-		return fmt.Errorf("%s is %s commits of %s old, at most %d: make compat RUN=%s", s.Table(), count,
-			strings.Join(s.Folders, ", "), CompatAge, s.Name)
+		return fmt.Errorf("%s is %s commits of %s old, at most %d: make compat E2B=DIR", CompatTable, count,
+			strings.Join(s.Folders, ", "), CompatAge)
 	}
 	return nil
 }

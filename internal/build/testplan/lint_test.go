@@ -57,7 +57,7 @@ func TestLint(t *testing.T) {
 
 	commit(".ci/budget", "sdks compat 500 sdk\n", "a suite")
 	lint("the suite sdks has no table")
-	commit("docs/compat/sdks.md", "2026-11-27\n", "its table")
+	commit(CompatTable, "2026-11-27\n", "its table")
 	lint("")
 	for i := range CompatAge {
 		commit("sdk/x", fmt.Sprint(i), "change the sdk")

@@ -2,7 +2,7 @@
 // lines of plain `go test`, then which tests this host cannot run and why.
 //
 //	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE]
-//	       [-audit] [-brief] [-compat] [-hunt D] [PACKAGE...]
+//	       [-audit] [-brief] [-hunt D] [PACKAGE...]
 //	       testrun -due SUITE
 //
 // With -require it also fails when a test named in .ci/must-run was skipped or
@@ -59,7 +59,6 @@ type options struct {
 	report   string        // file for what ran, for the table at the end of .ci/run
 	only     string        // PACKAGE=REGEXP: of that package only these tests
 	audit    bool          // a tenth of the tests along axes that they do not declare
-	compat   bool          // suites of tier compat, into their tables: compat.go
 	hunt     time.Duration // for how long to hunt races: hunt.go
 	due      string        // a suite: only say whether it is due
 	packages []string
@@ -84,8 +83,6 @@ func main() {
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
 	flag.BoolVar(&o.brief, "brief", false,
 		"the fewest rounds of each test that -run does not name, and nothing of suites")
-	flag.BoolVar(&o.compat, "compat", false,
-		"run the suites of tier compat, or the one that -run names, and write their tables")
 	flag.DurationVar(&o.hunt, "hunt", 0,
 		"run the tests again and again for so long on a machine that is made hostile to races")
 	flag.StringVar(&o.due, "due", "", "run nothing, and exit with 0 when this `suite` runs now")
@@ -144,9 +141,6 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 	}
 	fmt.Fprintf(out, "made the tests of %d packages in %.0f s\n", len(folders), time.Since(begin).Seconds())
 	r := runner{out: out, root: root, dir: dir, o: o, plan: plan}
-	if o.compat {
-		return true, r.compat(ctx, folders, time.Now())
-	}
 	ok, total, err := r.execute(ctx, folders)
 	if err != nil {
 		return false, err

@@ -3,16 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/build/testplan"
-	"github.com/hutch-sh/hutch/internal/build/testreport"
 	"github.com/hutch-sh/hutch/internal/build/testtree"
 	"github.com/hutch-sh/hutch/internal/testenv"
-	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
 // TestMain is, in the build of a test, what testrun is then: the keeper of test binaries.
@@ -42,7 +39,6 @@ func TestUnstable(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("build: %v, %v", ok, err)
 	}
-	t.Run("compat", func(t *testing.T) { testCompat(t, tests, built, o, folders) })
 	for _, tt := range []struct {
 		name  string
 		runs  map[string]string // how the runs of a test end: F fails
@@ -100,57 +96,5 @@ func TestUnstable(t *testing.T) {
 				t.Log(said)
 			}
 		})
-	}
-}
-
-// testCompat has a suite of tier compat run, one test of which fails, and its table written.
-func testCompat(t *testing.T, tests []testplan.Test, built string, o options, folders []string) {
-	root, err := testenv.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "TestWrong"), []byte("F"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("HUTCH_FLAKY", dir)
-	suite := testplan.Suite{Name: "odd", Tier: testplan.Compat, CPU: 1, Folders: []string{"internal"}}
-	tests = slices.Clone(tests)
-	for i := range tests {
-		if tests[i].Name == "TestWrong" || tests[i].Name == "TestLate" {
-			tests[i].Suite = suite.Name
-		}
-	}
-	plan := testplan.Plan{Tests: tests, Budget: testplan.Budget{suite}, Now: testplan.Now{Commit: "0123456789abcdef"}}
-	var out strings.Builder
-	r := runner{out: &out, root: root, dir: built, o: o, plan: plan}
-	_, total, err := r.execute(t.Context(), folders)
-	if err != nil {
-		t.Fatal(err)
-	}
-	total.Each(func(_ mustrun.Kind, o testreport.Outcome) {
-		if strings.HasSuffix(o.Name, ".TestWrong") || strings.HasSuffix(o.Name, ".TestLate") {
-			t.Errorf("%s runs without being asked for", o.Name)
-		}
-	})
-	r.plan.Tests = slices.DeleteFunc(tests, func(t testplan.Test) bool { return t.Suite == "" })
-	r.plan.Now.All = true
-	due := runner{out: &out, root: root, dir: built, o: o, plan: r.plan}
-	if _, total, err = due.execute(t.Context(), folders); err != nil {
-		t.Fatal(err)
-	}
-	table := filepath.Join(t.TempDir(), "odd.md")
-	if err := writeTable(table, suite, plan.Now.Commit, time.Unix(1.8e9, 0), total); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"on 2027-01-15, of commit 0123456789ab.", ".TestLate | ", " | pass |",
-		" | fail flaky_test.go:", "one is not two |"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the table does not say %q:\n%s", want, text)
-		}
 	}
 }

@@ -27,7 +27,8 @@ func TestAttributes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"user.hutch.owner": "0:0", "user.overlay.x": "y", "user.binary": "\xff"} {
+	for name, value := range map[string]string{"user.hutch.owner": "0:0", "user.overlay.x": "y",
+		"user.binary": "\xff"} {
 		if err := unix.Setxattr(path, name, []byte(value), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
@@ -18,7 +20,8 @@ func TestAttributes(t *testing.T) {
 	path, c := filepath.Join(dir, "f"), newClient(t)
 	put(t, path, "old")
 	if err := unix.Setxattr(path, "user.stale", []byte("1"), 0); errors.Is(err, unix.EOPNOTSUPP) {
-		t.Skip("this file system keeps no attributes")
+		testenv.Require(t, probe.Check{Name: "attributes", Status: probe.No,
+			Detail: "the file system of " + dir + " keeps none", Remedy: "set TMPDIR to a folder of another"})
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -139,20 +139,25 @@ func ReturnSeccomp(fd int, id uint64, value int64) error {
 	return answerSeccomp(fd, &seccompAnswer{id: id, value: value})
 }
 
-// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the
+// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.9). Where the
 // process cannot have it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of
-// RefuseSeccomp.
+// RefuseSeccomp. The listener has to be a killable one: in the process of one that is not, a signal between the two
+// steps leaves the descriptor behind.
+//
+// SECCOMP_ADDFD_FLAG_SEND, which is one step, loses the answer when a signal or a freezer interrupts it: the kernel has
+// the call marked as answered then, takes the descriptor back, and the call returns 0 (seccomp_notify_addfd in
+// kernel/seccomp.c, Linux 6.18).
 func ReturnSeccompFD(fd int, id uint64, file int, cloexec bool) error {
-	a := seccompAddFD{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, srcfd: uint32(file)}
+	a := seccompAddFD{id: id, srcfd: uint32(file)}
 	if cloexec {
 		a.newfdFlags = unix.O_CLOEXEC
 	}
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD,
+		got, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD,
 			uintptr(unsafe.Pointer(&a)))
 		switch {
 		case errno == 0:
-			return nil
+			return ReturnSeccomp(fd, id, int64(got))
 		case errors.Is(errno, unix.ENOENT):
 			return errno
 		case !errors.Is(errno, unix.EINTR):

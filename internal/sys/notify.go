@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -76,10 +77,16 @@ func ContinueSeccomp(fd int, id uint64) error {
 	return answerSeccomp(fd, &seccompAnswer{id: id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
+// answerSeccomp answers once: a signal before that only delays it.
 func answerSeccomp(fd int, answer *seccompAnswer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND,
-		uintptr(unsafe.Pointer(answer))); errno != 0 {
-		return errno
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND,
+			uintptr(unsafe.Pointer(answer)))
+		switch {
+		case errno == 0:
+			return nil
+		case !errors.Is(errno, unix.EINTR):
+			return errno
+		}
 	}
-	return nil
 }

@@ -157,7 +157,7 @@ func (r *refusals) serve() {
 			r.tell(&n, errno, nil)
 			err = sys.RefuseSeccomp(fd, n.ID, errno)
 		}
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) {
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return
 		}
 	}

@@ -54,6 +54,7 @@ var binaries = []binary{
 			"github.com/spf13/cobra":                       "commands are hutch's",
 			module + "/runtime/launch$":                    "hutchd links launchapi only",
 			module + "/runtime/guest$":                     "hutchd links guestapi only",
+			module + "/runtime/guest/supervisor":           "hutchd links guestapi only",
 			module + "/runtime/scan/engine":                "parsers run in hutch-scan",
 			module + "/internal/hostexec":                  "the daemon runs nothing on the host: clients do",
 			"github.com/tree-sitter":                       "parsers run in hutch-scan",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/guest/supervisor"
 )
 
 const (
@@ -40,7 +41,7 @@ func Run() error {
 	debug.SetGCPercent(10)
 	debug.SetMemoryLimit(memoryLimit)
 
-	chld, refusals, err := harden()
+	chld, asked, err := harden()
 	if err != nil {
 		return err
 	}
@@ -48,19 +49,15 @@ func Run() error {
 	if err != nil {
 		return err
 	}
-	if refusals != nil { // before PID 1 opens a file, which may be put to it
-		refusals.ch = ch
-		go refusals.serve()
+	if asked != nil { // before PID 1 opens a file, which may be put to it
+		go asked.Serve(ch.tryPost)
 	}
 	s, err := newServer(ch)
 	if err != nil {
 		return err
 	}
-	if refusals != nil {
-		s.maker, s.mover, s.emulator = refusals.maker, refusals.mover, refusals.ids
-		if s.emulator != nil {
-			s.ids.emulate()
-		}
+	if s.asked = asked; asked.Emulates() {
+		s.ids.emulate()
 	}
 	go s.reapLoop(chld)
 	return s.serve()
@@ -93,7 +90,7 @@ func startThreads(n int) {
 // harden makes this process safe to share a sandbox with, before any hostile
 // code runs in it, and returns the channel on which SIGCHLD arrives, and what tells of
 // refused calls where that is possible.
-func harden() (<-chan os.Signal, *refusals, error) {
+func harden() (<-chan os.Signal, *supervisor.Supervisor, error) {
 	if pid := os.Getpid(); pid != 1 {
 		return nil, nil, fmt.Errorf("hutch-init is the first process of a sandbox; it cannot run as pid %d", pid)
 	}
@@ -122,8 +119,12 @@ func harden() (<-chan os.Signal, *refusals, error) {
 	if len(os.Args) == 2 {
 		args = strings.Split(os.Args[1], guestapi.ArgAnd)
 	}
-	refusals, err := installOwnFilter(watchOf(args))
-	return chld, refusals, err
+	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("init filter on fd %d: %w", filterFD, err)
+	}
+	asked, err := supervisor.Install(prog, supervisor.WatchOf(args))
+	return chld, asked, err
 }
 
 // nameSelf is for ps and top: a program that was executed by an fd is called

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/guest/supervisor"
 )
 
 // makeCwd creates the missing folders of dir, an absolute path, and gives them
@@ -15,7 +17,7 @@ import (
 // fewer: a folder that was swapped between mkdirat and openat must not be given
 // away. So only a new one is: opened without following a link, root's and empty. What rules refuse to
 // commands, whose links may lead there, is not made here either.
-func makeCwd(dir string, cred *credentials, rules *makeRules) error {
+func makeCwd(dir string, cred *credentials, rules *supervisor.Rules) error {
 	at, err := openFolder(unix.AT_FDCWD, "/", 0)
 	if err != nil {
 		return err
@@ -39,12 +41,12 @@ func openFolder(at int, name string, flags int) (int, error) {
 }
 
 // enterOrMake opens the folder name below at, after creating it if need be.
-func enterOrMake(at int, name string, cred *credentials, rules *makeRules) (int, error) {
+func enterOrMake(at int, name string, cred *credentials, rules *supervisor.Rules) (int, error) {
 	fd, err := openFolder(at, name, unix.O_PATH)
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, err
 	}
-	if err := rules.check(at, name); err != nil {
+	if err := rules.Check(at, name); err != nil {
 		return -1, err
 	}
 	err = unix.Mkdirat(at, name, 0o755)
@@ -83,11 +85,7 @@ func giveFolder(fd int, cred *credentials) error {
 		return fmt.Errorf("not the folder just created: %w", unix.EBUSY)
 	}
 	if cred.emulated {
-		f, err := openOwned(fd)
-		if err != nil {
-			return err
-		}
-		return f.give(cred.uid, cred.gid)
+		return supervisor.GiveFolder(fd, cred.uid, cred.gid)
 	}
 	return unix.Fchown(fd, int(cred.uid), int(cred.gid))
 }

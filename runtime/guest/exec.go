@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -122,7 +123,7 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 		return nil, fail
 	}
 	if req.MkCwd && conf.cwd != "" {
-		if err := makeCwd(conf.cwd, conf.cred, s.maker.current()); err != nil {
+		if err := makeCwd(conf.cwd, conf.cred, s.asked.Rules()); err != nil {
 			return nil, failed(guestapi.ReasonBadCwd, err, "create working directory")
 		}
 	}
@@ -150,9 +151,11 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 		return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
 	}
 	if conf.cred.emulated {
-		if err = s.emulator.begin(conf); err != nil {
+		limit, err := s.asked.Become(conf.cred.uid, conf.cred.gid, conf.cred.groups)
+		if err != nil {
 			return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
 		}
+		conf.rlimits, conf.cred.groups = append(slices.Clone(conf.rlimits), limit), nil
 	}
 	if _, ok := lookup(conf.env, "GIT_CONFIG_COUNT"); !ok && s.ids.emulated && conf.cred.uid != 0 {
 		// git takes a repository of another user's for a trap, and here all files are root's, whoever the command takes

@@ -3,12 +3,15 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/guest/supervisor"
 )
 
 // starter is the thread of PID 1 that forks all commands when they are to be in a Landlock
@@ -21,11 +24,11 @@ type starter struct {
 	// in says that the thread is in the domain, or about to be.
 	in atomic.Bool
 	// makes, if it is there, is where the domain has no right to make names.
-	makes atomic.Pointer[makeRules]
+	makes atomic.Pointer[supervisor.Rules]
 }
 
 // guard changes where that is. It must come before the first command.
-func (st *starter) guard(makes *makeRules) error {
+func (st *starter) guard(makes *supervisor.Rules) error {
 	if st.in.Load() {
 		return errors.New("a command has run")
 	}
@@ -40,7 +43,7 @@ type startJob struct {
 
 // newStarter starts the thread. The domain waits for the first command: its rules are made of
 // the files that are the sandbox's then, behind a claim, and nothing hostile has run before.
-func newStarter(abi int, makes *makeRules) (*starter, error) {
+func newStarter(abi int, makes *supervisor.Rules) (*starter, error) {
 	switch have, err := sys.LandlockABI(); {
 	case err != nil:
 		return nil, err
@@ -129,7 +132,7 @@ type landlockRule struct {
 //
 // With makes the right to make names is that of the folders in / but for the guarded one, and not of / itself: a rule
 // holds for all that is beneath, and nothing takes it away there.
-func restrict(abi int, makes *makeRules) error {
+func restrict(abi int, makes *supervisor.Rules) error {
 	set := unix.LandlockRulesetAttr{Handled_access_fs: landlockRest}
 	var ioctl uint64
 	if abi >= 5 {
@@ -147,12 +150,12 @@ func restrict(abi int, makes *makeRules) error {
 	}
 	if makes != nil {
 		rules[0].allowed &^= landlockMakes
-		free, names, err := freeFolders(makes.tops()...)
+		free, names, err := freeFolders(makes.Tops()...)
 		if err != nil {
 			return err
 		}
 		rules = append(rules, free...)
-		if err := makes.begin(names); err != nil {
+		if err := makes.Begin(names); err != nil {
 			return err
 		}
 	}
@@ -197,4 +200,19 @@ func (r *landlockRule) open() (int, error) {
 	}
 	_ = unix.Close(fd)
 	return -1, err
+}
+
+// freeFolders are the folders of / but some, as rules for a domain.
+func freeFolders(except ...string) (rules []landlockRule, names []string, err error) {
+	list, err := os.ReadDir("/")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range list {
+		if e.IsDir() && !slices.Contains(except, e.Name()) {
+			rules = append(rules, landlockRule{path: "/" + e.Name(), allowed: landlockRest, mode: unix.S_IFDIR})
+			names = append(names, e.Name())
+		}
+	}
+	return rules, names, nil
 }

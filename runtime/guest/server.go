@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/guest/supervisor"
 )
 
 // maxExecs bounds the execs that are alive, or over with children left.
@@ -32,12 +33,8 @@ type server struct {
 	cgroups int
 	// starter forks commands in a Landlock domain; nil without one. It is set by setup.
 	starter *starter
-	// maker makes names for commands; nil where they do that themselves.
-	maker *maker
-	// mover moves folders for commands; nil where nobody does.
-	mover *mover
-	// emulator answers for ids that there are not; nil where it does not.
-	emulator *emulator
+	// asked answers the calls that PID 1's filter does not decide by itself; nil where it decides all.
+	asked *supervisor.Supervisor
 
 	// slots bounds the execs between pipe and fork, that is the fds they hold.
 	slots chan struct{}
@@ -123,7 +120,7 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 	case guestapi.OpHold:
 		go s.hold(req)
 	case guestapi.OpRelease:
-		s.mover.release()
+		s.asked.Release()
 		s.answer(guestapi.Event{Exec: req.Exec})
 	case guestapi.OpMade:
 		s.made(req)
@@ -139,16 +136,16 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 	if err == nil && s.filter >= 0 {
 		err = errors.New("already set up")
 	}
-	if err == nil && req.Guard != nil && (s.maker == nil || req.Landlock == 0) {
+	if err == nil && req.Guard != nil && (!s.asked.Makes() || req.Landlock == 0) {
 		err = errors.New("a guard of names that are not there takes a Landlock domain, and " + guestapi.ArgMakes)
 	}
 	if err == nil && req.Landlock != 0 {
-		var makes *makeRules
+		var rules *supervisor.Rules
 		if req.Guard != nil {
-			makes = newMakeRules(req.Guard)
+			rules = supervisor.NewRules(req.Guard)
 		}
-		if s.starter, err = newStarter(req.Landlock, makes); err == nil && makes != nil {
-			s.maker.rules.Store(makes)
+		if s.starter, err = newStarter(req.Landlock, rules); err == nil && rules != nil {
+			s.asked.SetRules(rules)
 		}
 	}
 	if err == nil {
@@ -167,16 +164,16 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 		// right (CAP_SYS_ADMIN).
 		_ = unix.Sethostname([]byte(req.Hostname))
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.emulator != nil, CapDrop: true})
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.asked.Emulates(), CapDrop: true})
 }
 
 // guard takes another guard than that of setup.
 func (s *server) guard(req *guestapi.Request) {
 	err := errors.New("there was none at setup")
-	if s.starter != nil && s.maker != nil && s.maker.rules.Load() != nil {
-		makes := newMakeRules(req.Guard)
-		if err = s.starter.guard(makes); err == nil {
-			s.maker.rules.Store(makes)
+	if s.starter != nil && s.asked.Rules() != nil {
+		rules := supervisor.NewRules(req.Guard)
+		if err = s.starter.guard(rules); err == nil {
+			s.asked.SetRules(rules)
 		}
 	}
 	if err != nil {
@@ -194,15 +191,13 @@ func (s *server) answer(ev guestapi.Event) {
 
 // hold answers when no folder is being moved, and none will be until release.
 func (s *server) hold(req *guestapi.Request) {
-	s.answer(guestapi.Event{Exec: req.Exec, Moving: s.mover.hold(time.Duration(req.WaitMS) * time.Millisecond)})
+	s.answer(guestapi.Event{Exec: req.Exec, Moving: s.asked.Hold(time.Duration(req.WaitMS) * time.Millisecond)})
 }
 
 // made hands over which repositories there are since it did so last.
 func (s *server) made(req *guestapi.Request) {
 	ev := guestapi.Event{Exec: req.Exec}
-	if s.maker != nil {
-		ev.Made, ev.More = s.maker.made.take(req.Exec, req.Acks)
-	}
+	ev.Made, ev.More = s.asked.Made(req.Exec, req.Acks)
 	s.answer(ev)
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/passwd"
+	"github.com/hutch-sh/hutch/runtime/guest/supervisor"
 )
 
 // credentials is who a command runs as.
@@ -33,7 +34,7 @@ type userNamespace struct {
 // emulate adds those ids.
 func (ns *userNamespace) emulate() {
 	ns.emulated = true
-	ns.uids = idMap{{first: 0, count: maxEmulated + 1}}
+	ns.uids = idMap{{first: 0, count: supervisor.MaxID + 1}}
 	ns.gids = ns.uids
 }
 

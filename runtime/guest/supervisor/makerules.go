@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// makeRules say where commands make names themselves, and which are not made at all.
-type makeRules struct {
+// Rules say where commands make names themselves, and which are not made at all.
+type Rules struct {
 	roots []guardRoot
 
 	mu     sync.Mutex
@@ -38,8 +38,9 @@ func (root *guardRoot) excepts(p string) bool {
 	return slices.ContainsFunc(root.except, func(at string) bool { return p == at || strings.HasPrefix(p, at+"/") })
 }
 
-func newMakeRules(g *guestapi.Guard) *makeRules {
-	r := &makeRules{}
+// NewRules are those of a guard.
+func NewRules(g *guestapi.Guard) *Rules {
+	r := &Rules{}
 	for _, root := range g.Roots {
 		r.roots = append(r.roots, guardRoot{path: path.Clean(root.Path), set: guard.New(root.Own, root.Unguarded),
 			except: root.Except})
@@ -47,8 +48,8 @@ func newMakeRules(g *guestapi.Guard) *makeRules {
 	return r
 }
 
-// tops are the folders of / that hold one with a guard.
-func (r *makeRules) tops() []string {
+// Tops are the folders of / that hold one with a guard.
+func (r *Rules) Tops() []string {
 	var tops []string
 	for _, root := range r.roots {
 		first, _, _ := strings.Cut(strings.TrimPrefix(root.path, "/"), "/")
@@ -57,8 +58,8 @@ func (r *makeRules) tops() []string {
 	return tops
 }
 
-// begin is called once, before the first command: from now on there is a domain.
-func (r *makeRules) begin(free []string) error {
+// Begin is called once, before the first command: from now on there is a domain.
+func (r *Rules) Begin(free []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.free, r.repositories = map[string]bool{}, map[uint64]bool{}
@@ -81,7 +82,7 @@ func (r *makeRules) begin(free []string) error {
 }
 
 // readMounts reads which mounts there are. The caller holds r.mu.
-func (r *makeRules) readMounts() error {
+func (r *Rules) readMounts() error {
 	list, err := readMounts()
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func readMounts() ([]mounted, error) {
 
 // holdsMount reports whether something is mounted below a path. Who renamed such a folder would move a guarded folder
 // to where its names are not guarded.
-func (r *makeRules) holdsMount(s *spot) bool {
+func (r *Rules) holdsMount(s *spot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range r.mounts {
@@ -164,7 +165,7 @@ func mountOf(fd int) (uint64, bool) {
 }
 
 // ours reports whether fd is on a mount of the sandbox's: nothing is made by what came from elsewhere.
-func (r *makeRules) ours(fd int) bool {
+func (r *Rules) ours(fd int) bool {
 	id, ok := mountOf(fd)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +175,7 @@ func (r *makeRules) ours(fd int) bool {
 
 // inRepository is where in the folder of a repository that was there p is, which lies in the folder fd; false where it
 // is in none. How deep that is the mount tells: folders above may have other names now.
-func (r *makeRules) inRepository(fd int, p string) (rel string, ok bool) {
+func (r *Rules) inRepository(fd int, p string) (rel string, ok bool) {
 	id, ok := mountOf(fd)
 	r.mu.Lock()
 	known := r.repositories[id]
@@ -211,7 +212,7 @@ func (r *makeRules) inRepository(fd int, p string) (rel string, ok bool) {
 }
 
 // native reports whether the domain has the right to make names in dir.
-func (r *makeRules) native(dir string) bool {
+func (r *Rules) native(dir string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,7 +220,7 @@ func (r *makeRules) native(dir string) bool {
 }
 
 // changed is told about a name that is made: the right is that of a folder, not of its name.
-func (r *makeRules) changed(s *spot) {
+func (r *Rules) changed(s *spot) {
 	if s.dir == "/" {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -229,7 +230,7 @@ func (r *makeRules) changed(s *spot) {
 
 // refuses reports whether s is not to be made: it is guarded, below what is, or above it. A folder above may be made
 // empty, but .git, which nobody wants without what is guarded in it.
-func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
+func (r *Rules) refuses(s *spot, emptyFolder bool) bool {
 	p := path.Join(s.dir, s.name)
 	return slices.ContainsFunc(r.roots, func(root guardRoot) bool {
 		rel, ok := strings.CutPrefix(p, root.path+"/")
@@ -261,7 +262,7 @@ func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
 
 // refusesLink reports whether a symbolic link is not to be made: it would be a way into a folder with other people's
 // packages, where names are not guarded that are guarded elsewhere.
-func (r *makeRules) refusesLink(s *spot, to string) bool {
+func (r *Rules) refusesLink(s *spot, to string) bool {
 	p := path.Join(s.dir, s.name)
 	return guard.InDependency(to) && slices.ContainsFunc(r.roots, func(root guardRoot) bool {
 		rel, ok := strings.CutPrefix(p, root.path+"/")
@@ -271,7 +272,7 @@ func (r *makeRules) refusesLink(s *spot, to string) bool {
 
 // made is the folder that has become a repository by s, which has been made and was not there; "" is none that is to be
 // reported.
-func (r *makeRules) made(s *spot) string {
+func (r *Rules) made(s *spot) string {
 	at := s.dir
 	switch {
 	case strings.EqualFold(s.name, ".git"):
@@ -292,7 +293,7 @@ func (r *makeRules) made(s *spot) string {
 
 // crosses reports whether a folder, or a link to one, that is renamed comes out of one with other people's packages,
 // where it may hold names that are guarded elsewhere.
-func (r *makeRules) crosses(from, to *spot) bool {
+func (r *Rules) crosses(from, to *spot) bool {
 	st := from.there()
 	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return false
@@ -305,8 +306,8 @@ func (r *makeRules) crosses(from, to *spot) bool {
 	})
 }
 
-// check is refuses for a folder that PID 1 makes for itself. r may be nil.
-func (r *makeRules) check(at int, name string) error {
+// Check is EROFS for a folder that PID 1 is to make for itself and commands may not make. A nil r refuses nothing.
+func (r *Rules) Check(at int, name string) error {
 	if r == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"testing"
@@ -35,9 +35,9 @@ func TestHold(t *testing.T) {
 			t.Error("a move that nobody waits for is made")
 		}
 	})
-	var none *mover
-	if none.hold(time.Hour) != "" {
+	var none *Supervisor
+	if none.Hold(time.Hour) != "" {
 		t.Error("a sandbox without overlays")
 	}
-	none.release()
+	none.Release()
 }

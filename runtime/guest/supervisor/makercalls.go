@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"encoding/binary"
@@ -37,7 +37,7 @@ var makeCalls = map[uint32]makeCall{
 }
 
 // asked are the calls that PID 1's filter puts to it.
-func asked(w watch) []cbpf.Asked {
+func asked(w Watch) []cbpf.Asked {
 	own := func(nr uint32) int { // see sys.Marked
 		switch nr {
 		case unix.SYS_OPENAT2:

@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"errors"
@@ -147,6 +147,15 @@ func openOwned(fd int) (*owned, error) {
 		}
 	}
 	return f, nil
+}
+
+// GiveFolder puts an owner who does not exist on record for the folder that fd is.
+func GiveFolder(fd int, uid, gid uint32) error {
+	f, err := openOwned(fd)
+	if err != nil {
+		return err
+	}
+	return f.give(uid, gid)
 }
 
 // give puts a new owner on record.

@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"bytes"
@@ -19,13 +19,15 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// refusals answers the system calls that PID 1's filter refuses, for the whole sandbox, as
-// the filter itself would, and tells of them. A call waits for its answer, so nothing here
-// waits for anybody: no lock of the server's, which is held over forks, and no room in the channel.
-type refusals struct {
+// Supervisor answers the system calls that PID 1's filter refuses, for the whole sandbox, as
+// the filter itself would, and reports them. A call waits for its answer, so nothing here
+// waits for anybody: no lock of PID 1's, which is held over forks, and no room in the channel.
+//
+// A nil one is that of a sandbox whose filter answers by itself: its methods do nothing.
+type Supervisor struct {
 	listener *os.File
 	prog     []byte // the filter, whose errnos are the answers
-	ch       *channel
+	post     func(guestapi.Event) bool
 	files    bool      // to be reported, too
 	maker    *maker    // nil unless names are made here
 	mover    *mover    // nil unless folders are moved here
@@ -53,35 +55,35 @@ const (
 	toldPause = time.Second // between two tellings of the same
 )
 
-// watch is what calls PID 1's filter puts to it, beside those that are refused.
-type watch struct {
+// Watch is what calls PID 1's filter puts to it, beside those that are refused.
+type Watch struct {
 	files bool // that name files
 	makes bool // that make names; then there is no way without a listener
 	moves bool // that rename and link
 	ids   bool // about ids and owners
 }
 
-// watchOf is that which hutch-init's arguments ask for.
-func watchOf(args []string) watch {
-	return watch{
+// WatchOf is that which hutch-init's arguments ask for.
+func WatchOf(args []string) Watch {
+	return Watch{
 		files: slices.Contains(args, guestapi.ArgFiles), makes: slices.Contains(args, guestapi.ArgMakes),
 		moves: slices.Contains(args, guestapi.ArgMoves) || slices.Contains(args, guestapi.ArgMakes),
 		ids:   slices.Contains(args, guestapi.ArgIDs),
 	}
 }
 
-// installFilter puts the filter in force. With a listener, whoever is refused a call is
+// Install puts the filter in force, for all threads of the process. With a listener, whoever is refused a call is
 // told about; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
 //
 // listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are
 // the calls that w is about. Where ids cannot be emulated they are not.
-func installFilter(prog []byte, w watch) (*refusals, error) {
+func Install(prog []byte, w Watch) (*Supervisor, error) {
 	install := func(killable bool) (*os.File, error) {
 		return sys.InstallSeccompListener(cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(w), ownCall), killable)
 	}
 	w.ids = w.ids && keepsIdentities()
-	listener, err := install(w != watch{})
+	listener, err := install(w != Watch{})
 	if w.ids && !w.makes && errors.Is(err, unix.EINVAL) { // Linux before 5.19: getuid(2) could fail by EINTR
 		w.ids = false
 		listener, err = install(w.files || w.moves)
@@ -94,7 +96,7 @@ func installFilter(prog []byte, w watch) (*refusals, error) {
 		listener, err = install(false)
 	}
 	if err == nil {
-		r := &refusals{listener: listener, prog: prog, files: w.files, told: map[refusedCall]*toldCall{}}
+		r := &Supervisor{listener: listener, prog: prog, files: w.files, told: map[refusedCall]*toldCall{}}
 		if w.makes {
 			r.maker = &maker{}
 		}
@@ -115,10 +117,12 @@ func installFilter(prog []byte, w watch) (*refusals, error) {
 	return nil, sys.InstallSeccomp(prog, unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
-// serve answers until something is wrong with the listener: it is closed then, and the
-// kernel answers with ENOSYS in its place.
-func (r *refusals) serve() {
+// Serve answers until something is wrong with the listener: it is closed then, and the kernel answers with ENOSYS in
+// its place. It takes the calling goroutine's thread. What it reports goes to post, which must not wait, and reports
+// whether there was room. Serve must be called before PID 1 opens a file, which may be put to it.
+func (r *Supervisor) Serve(post func(guestapi.Event) bool) {
 	runtime.LockOSThread() // it is the thread's whole life to wait in the kernel
+	r.post = post
 	defer r.listener.Close()
 	fd := int(r.listener.Fd())
 	var files *judge
@@ -164,7 +168,7 @@ func (r *refusals) serve() {
 }
 
 // settle answers a call that the filter allows.
-func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
+func (r *Supervisor) settle(fd int, n *sys.SeccompNotification) error {
 	out := goesOn
 	mine := false
 	if r.ids != nil {
@@ -196,7 +200,7 @@ func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
 }
 
 // decide is the errno that the filter has for a call, or that it allows it.
-func (r *refusals) decide(n *sys.SeccompNotification) (errno unix.Errno, allowed bool) {
+func (r *Supervisor) decide(n *sys.SeccompNotification) (errno unix.Errno, allowed bool) {
 	got, err := cbpf.Run(r.prog, &cbpf.Data{NR: n.NR, Arch: n.Arch, Args: n.Args})
 	if err == nil && got == unix.SECCOMP_RET_ALLOW {
 		return 0, true
@@ -209,7 +213,7 @@ func (r *refusals) decide(n *sys.SeccompNotification) (errno unix.Errno, allowed
 }
 
 // tellFile posts what was found of a call about files, if anything.
-func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
+func (r *Supervisor) tellFile(n *sys.SeccompNotification, found *judgement) {
 	if found == nil {
 		return
 	}
@@ -218,16 +222,16 @@ func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
 }
 
 // tellListen says that there is a server in a moment; which one hutchd sees for itself.
-func (r *refusals) tellListen() {
+func (r *Supervisor) tellListen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mayTell(time.Now()) {
-		r.ch.tryPost(guestapi.Event{Ev: guestapi.EvListen})
+		r.post(guestapi.Event{Ev: guestapi.EvListen})
 	}
 }
 
 // tell posts a refused call, unless the same was reported a moment ago or too many were.
-func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno, file *guestapi.RefusedFile) {
+func (r *Supervisor) tell(n *sys.SeccompNotification, errno unix.Errno, file *guestapi.RefusedFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -249,13 +253,13 @@ func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno, file *gues
 	}
 	e := guestapi.Refused{NR: n.NR, Args: n.Args, Errno: int(errno), Count: t.pending, PID: int(n.PID), File: file}
 	e.Cgroup, e.Session, e.Command = originOf(int(n.PID))
-	if r.ch.tryPost(guestapi.Event{Ev: guestapi.EvRefused, Refused: &e}) {
+	if r.post(guestapi.Event{Ev: guestapi.EvRefused, Refused: &e}) {
 		t.at, t.pending = now, 0
 	}
 }
 
 // mayTell takes a token. The caller holds r.mu.
-func (r *refusals) mayTell(now time.Time) bool {
+func (r *Supervisor) mayTell(now time.Time) bool {
 	if r.filled.IsZero() {
 		r.tokens, r.filled = guestapi.RefusedBurst, now
 	}
@@ -324,11 +328,49 @@ func readAllOwn(path string) ([]byte, error) {
 	}
 }
 
-// installOwnFilter puts PID 1's filter, and with it that of the whole sandbox, in force.
-func installOwnFilter(w watch) (*refusals, error) {
-	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
-	if err != nil {
-		return nil, fmt.Errorf("init filter on fd %d: %w", filterFD, err)
+// Emulates reports whether ids that do not exist are answered for, up to MaxID.
+func (r *Supervisor) Emulates() bool { return r != nil && r.ids != nil }
+
+// Makes reports whether names can be made for commands.
+func (r *Supervisor) Makes() bool { return r != nil && r.maker != nil }
+
+// Rules are those of SetRules; nil without.
+func (r *Supervisor) Rules() *Rules {
+	if !r.Makes() {
+		return nil
 	}
-	return installFilter(prog, w)
+	return r.maker.rules.Load()
+}
+
+// SetRules says where commands cannot make names, which takes Makes.
+func (r *Supervisor) SetRules(rules *Rules) { r.maker.rules.Store(rules) }
+
+// Made hands over which repositories there are since it did so last: number is that of this answer, acks are those of
+// earlier ones that have arrived.
+func (r *Supervisor) Made(number uint64, acks []uint64) (paths []string, more bool) {
+	if !r.Makes() {
+		return nil, false
+	}
+	return r.maker.made.take(number, acks)
+}
+
+// Hold lets no folder be moved until Release, and waits until the one that is being moved is. After wait it returns
+// that folder.
+func (r *Supervisor) Hold(wait time.Duration) (folder string) {
+	if r == nil || r.mover == nil {
+		return ""
+	}
+	return r.mover.hold(wait)
+}
+
+// Release ends Hold.
+func (r *Supervisor) Release() {
+	if r != nil && r.mover != nil {
+		r.mover.release()
+	}
+}
+
+// Become is the resource limit by which a command takes itself for a user who does not exist. It takes Emulates.
+func (r *Supervisor) Become(uid, gid uint32, groups []uint32) (guestapi.Rlimit, error) {
+	return r.ids.begin(uid, gid, groups)
 }

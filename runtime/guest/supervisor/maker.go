@@ -1,10 +1,8 @@
-package guest
+package supervisor
 
 import (
 	"errors"
-	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,16 +18,8 @@ import (
 // never more than it could do by itself. See DESIGN.md, "Names that only PID 1 makes".
 type maker struct {
 	judge *judge
-	rules atomic.Pointer[makeRules] // nil until setup: nothing is made, and nothing runs
+	rules atomic.Pointer[Rules] // nil until setup: nothing is made, and nothing runs
 	made  madeList
-}
-
-// current are the rules; nil without. m may be nil.
-func (m *maker) current() *makeRules {
-	if m == nil {
-		return nil
-	}
-	return m.rules.Load()
 }
 
 // adopt is for the goroutine of j, which is locked to its thread: from now on that has a umask of its own.
@@ -74,7 +64,7 @@ func failsOr(err error) outcome {
 // making is a call under way.
 type making struct {
 	*target
-	rules    *makeRules
+	rules    *Rules
 	ours     func(fd int) bool // whether it is on a mount of the sandbox's
 	n        *sys.SeccompNotification
 	listener int
@@ -90,7 +80,7 @@ type spot struct {
 
 // answer makes the call, if that is PID 1's matter.
 func (m *maker) answer(n *sys.SeccompNotification, listener int) outcome {
-	rules := m.current()
+	rules := m.rules.Load()
 	call, ok := makeCalls[n.NR]
 	if !ok || rules == nil || m.judge == nil {
 		return goesOn
@@ -229,19 +219,4 @@ func (c *making) make(s *spot, emptyFolder bool, do func(sys.Marked) error) outc
 		out.made = c.rules.made(s)
 	}
 	return out
-}
-
-// freeFolders are the folders of / but some, as rules for a domain.
-func freeFolders(except ...string) (rules []landlockRule, names []string, err error) {
-	list, err := os.ReadDir("/")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range list {
-		if e.IsDir() && !slices.Contains(except, e.Name()) {
-			rules = append(rules, landlockRule{path: "/" + e.Name(), allowed: landlockRest, mode: unix.S_IFDIR})
-			names = append(names, e.Name())
-		}
-	}
-	return rules, names, nil
 }

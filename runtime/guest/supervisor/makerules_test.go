@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"path"
@@ -12,7 +12,7 @@ import (
 // TestMakeRules: a guarded name, what is below it and what is above it are not made; but a folder above may be, but
 // .git.
 func TestMakeRules(t *testing.T) {
-	r := newMakeRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{
+	r := NewRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{
 		{Path: "/workspace", Own: []string{"Deep/in/it"}}, {Path: "/srv/app", Unguarded: []string{".vscode"}},
 	}})
 	const made, empty, refused = "made", "as an empty folder", "refused"
@@ -39,7 +39,7 @@ func TestMakeRules(t *testing.T) {
 			t.Errorf("%s: %s, want %s", at, got, want)
 		}
 	}
-	if tops := strings.Join(r.tops(), " "); tops != "workspace srv" {
+	if tops := strings.Join(r.Tops(), " "); tops != "workspace srv" {
 		t.Errorf("the folders of / that hold one are %q", tops)
 	}
 }
@@ -61,7 +61,7 @@ func FuzzMakeRules(f *testing.F) {
 	f.Add("/workspace/.vscode (deleted)", "x")
 	f.Add("/workspaCe", ".Vscode")
 	f.Add("/workspace/a/b", ".git")
-	r := newMakeRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/workspace"}}})
+	r := NewRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/workspace"}}})
 	f.Fuzz(func(t *testing.T, dir, name string) {
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || name == "" || name == "." || name == ".." ||
 			strings.Contains(name, "/") {

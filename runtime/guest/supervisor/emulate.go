@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"encoding/binary"
@@ -41,11 +41,11 @@ type idSet struct{ r, e, s uint32 }
 // unchanged is (uid_t)-1, which leaves an id as it is.
 const unchanged = ^uint32(0)
 
-// maxEmulated is the highest id that is emulated: the usual range of subordinate ids (subuid(5)) has as many.
-const maxEmulated = 1<<16 - 1
+// MaxID is the highest id that is emulated: the usual range of subordinate ids (subuid(5)) has as many.
+const MaxID = 1<<16 - 1
 
 // is reports whether an id is one, or leaves it as it is.
-func is(id uint32) bool { return id <= maxEmulated || id == unchanged }
+func is(id uint32) bool { return id <= MaxID || id == unchanged }
 
 // The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25).
 // A limit goes with a process through fork and execve, PID 1 can set that of another, and it is gone with the process.
@@ -175,19 +175,12 @@ func (id *identity) in(gid uint32) bool {
 	return gid == id.gid.e || slices.Contains(id.groups, gid)
 }
 
-// begin has a command start as the user that conf names, of whom the stub takes on the rest: it has no capability.
-func (p *emulator) begin(conf *stubConfig) error {
-	c := conf.cred
-	id := identity{uid: idSet{c.uid, c.uid, c.uid}, gid: idSet{c.gid, c.gid, c.gid}, groups: slices.Clone(c.groups),
-		grouped: true}
+// begin is the limit by which a command starts as a user, of whom nobody takes on the rest: it has no capability.
+func (p *emulator) begin(uid, gid uint32, groups []uint32) (guestapi.Rlimit, error) {
+	id := identity{uid: idSet{uid, uid, uid}, gid: idSet{gid, gid, gid}, groups: slices.Clone(groups), grouped: true}
 	slices.Sort(id.groups)
 	number, err := p.number(id)
-	if err == nil {
-		conf.rlimits = append(slices.Clone(conf.rlimits), guestapi.Rlimit{Resource: identityLimit, Soft: number,
-			Hard: unix.RLIM_INFINITY})
-		c.groups = nil
-	}
-	return err
+	return guestapi.Rlimit{Resource: identityLimit, Soft: number, Hard: unix.RLIM_INFINITY}, err
 }
 
 // newEmulator is without a judge, which the goroutine that serves makes.
@@ -363,7 +356,7 @@ func (c *emulation) setGroups() outcome {
 		if !id.root() {
 			return unix.EPERM
 		}
-		if slices.ContainsFunc(groups, func(g uint32) bool { return g > maxEmulated }) {
+		if slices.ContainsFunc(groups, func(g uint32) bool { return g > MaxID }) {
 			return unix.EINVAL
 		}
 		id.groups, id.grouped = groups, true

@@ -1,4 +1,4 @@
-package guest
+package supervisor
 
 import (
 	"sync"
@@ -39,11 +39,8 @@ func (m *moving) end() {
 }
 
 // hold lets no move begin until release, and waits until the one that is under way is over. After wait it returns the
-// folder that is still being moved. m may be nil.
+// folder that is still being moved.
 func (m *mover) hold(wait time.Duration) (folder string) {
-	if m == nil {
-		return ""
-	}
 	m.moving.mu.Lock()
 	m.moving.held = true
 	idle := m.moving.idle
@@ -63,9 +60,6 @@ func (m *mover) hold(wait time.Duration) (folder string) {
 
 // release ends hold.
 func (m *mover) release() {
-	if m == nil {
-		return
-	}
 	m.moving.mu.Lock()
 	defer m.moving.mu.Unlock()
 	m.moving.held = false

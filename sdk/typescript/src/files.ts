@@ -6,7 +6,7 @@ import { type FileHandle, lstat, mkdir, open, rename, unlink } from "node:fs/pro
 import { basename, dirname, join, resolve } from "node:path";
 
 import type { Client } from "./client.js";
-import { FailedPreconditionError, InvalidArgumentError, NotFoundError } from "./errors.js";
+import { FailedPreconditionError, fromWire, InvalidArgumentError, NotFoundError, type WireError } from "./errors.js";
 import { hutch } from "./find.js";
 import { pack, unpack } from "./results.js";
 import type * as t from "./types.js";
@@ -31,12 +31,16 @@ export interface WriteOptions extends UserOption {
   append?: boolean;
 }
 
+/** LARGE is from how many bytes on a file goes through a pipe of the hutch command, which has to be started. */
+const LARGE = 8 << 20;
+
 /** What a file is written of. */
 export type Content = string | Uint8Array | AsyncIterable<Uint8Array>;
 
 /**
  * The files of a sandbox. Paths are those inside; relative ones start at its working directory. Node cannot hand file
- * descriptors to the daemon, so that large files travel in pieces.
+ * descriptors to the daemon: large files that are copied from or to this machine go through the hutch command, which can,
+ * and all else travels in pieces.
  */
 export class Files {
   #client: Client;
@@ -124,7 +128,12 @@ export class Files {
         return;
       }
       const mode = options.mode ?? (st.mode & 0o777).toString(8).padStart(4, "0");
-      await this.write(to, contents(file), { ...options, mode });
+      if (!this.#piped(st.size)) {
+        await this.write(to, contents(file), { ...options, mode });
+        return;
+      }
+      const params = { sandbox: this.#sandbox, path: to, user: options.user, mode, parents: true, size_bytes: st.size };
+      await this.#pipe("fs.write", params, "--in", { stdin: file.fd });
     } finally {
       await file.close();
     }
@@ -137,7 +146,8 @@ export class Files {
    * git (docs/guarded.md). It returns what was left out, a line for each reason.
    */
   async download(path: string, local: string, options: UserOption = {}): Promise<string[]> {
-    if ((await this.stat(path, options)).type === "folder") {
+    const found = await this.stat(path, options);
+    if (found.type === "folder") {
       await mkdir(local, { recursive: true });
       const said = await this.#copy(`${this.#sandbox}:${path}/.`, resolve(local), options);
       return said.split("\n").filter((line) => line).map((line) => line.replace(/^hutch: /, ""));
@@ -150,7 +160,13 @@ export class Files {
     const temporary = join(dirname(resolve(local)), name);
     const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
     try {
-      for await (const piece of this.stream(path, options)) await file.writeFile(piece);
+      if (this.#piped(found.size)) {
+        // No more than it had: the sandbox may be writing on.
+        const params = { sandbox: this.#sandbox, path, user: options.user, limit: found.size };
+        await this.#pipe("fs.read", params, "--out", { stdout: file.fd });
+      } else {
+        for await (const piece of this.stream(path, options)) await file.writeFile(piece);
+      }
       const old = await lstat(local).catch(() => undefined);
       if (old?.isDirectory()) {
         throw new InvalidArgumentError(`${local} is a folder: the name of a file is wanted`,
@@ -165,6 +181,25 @@ export class Files {
     } finally {
       await file.close();
     }
+  }
+
+  /** Whether a file goes through the hutch command, which a private daemon does not know. */
+  #piped(size: number): boolean {
+    return size >= LARGE && !this.#client.link.private;
+  }
+
+  /** Calls a method that moves data through a pipe, which the hutch command makes for a file of this machine. */
+  async #pipe(method: string, params: object, way: string, io: { stdin?: number; stdout?: number }): Promise<void> {
+    const args = ["rpc", way, "--error-json", method, JSON.stringify(params)];
+    const said = await hutch(args, this.#client.link.environment(), io);
+    if (said.code === 0) return;
+    let error: WireError = { message: said.stderr };
+    try {
+      error = JSON.parse(said.stderr.slice(said.stderr.search(/^\{/m))) as WireError; // warnings come before it
+    } catch {
+      // the command has ended before it could say so: its own words will do
+    }
+    throw fromWire(error, method);
   }
 
   /** Copies a folder by the command line, which knows what must not get to the host. Returns what it says. */

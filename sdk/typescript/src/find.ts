@@ -1,6 +1,6 @@
 /** Finds hutch: its socket, its binaries, and starts a daemon. internal/paths and runtime/client do the same in Go. */
 
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { accessSync, closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { type FileHandle, lstat, open } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -12,6 +12,9 @@ import { here } from "./here.js";
 
 /** O_PATH, which Node has no name for: a folder that one may pass through and need not read. */
 const O_PATH = 0o10000000;
+
+/** MAX_SAID bounds what is kept of a stream of the hutch command, in UTF-16 units. */
+const MAX_SAID = 64 << 20;
 
 /** MAX_WORD bounds what a starting daemon says of itself. */
 const MAX_WORD = 64 << 10;
@@ -148,16 +151,26 @@ export async function startShared(path: string, token = process.env.HUTCH_TOKEN)
     { op: "start hutchd", hint: "its log says why: hutch doctor" });
 }
 
-/** Runs the hutch command. */
-export function hutch(args: string[], env: Environment): Promise<{ code: number; stdout: string; stderr: string }> {
-  const path = binary();
-  return new Promise((resolve, reject) => {
-    const options = { env: { ...process.env, ...env }, maxBuffer: 64 << 20 };
-    const child = execFile(path, args, options, (error, stdout, stderr) => {
-      if (error && typeof error.code !== "number") return reject(error);
-      resolve({ code: error ? Number(error.code) : 0, stdout, stderr: stderr.trim() });
+/** What the hutch command has said. */
+export interface Said {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs the hutch command. Its standard input and output may be open files, by their descriptors. */
+export function hutch(args: string[], env: Environment, io: { stdin?: number; stdout?: number } = {}): Promise<Said> {
+  const child = spawn(binary(), args,
+    { env: { ...process.env, ...env }, stdio: [io.stdin ?? "ignore", io.stdout ?? "pipe", "pipe"] });
+  const said = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8").on("data", (text: string) => {
+      if (said[name].length + text.length <= MAX_SAID) said[name] += text;
     });
-    child.stdin?.end();
+  }
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code: code ?? 1, stdout: said.stdout, stderr: said.stderr.trim() }));
   });
 }
 

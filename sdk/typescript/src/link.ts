@@ -70,6 +70,11 @@ export class Link {
     spawn(find.binary(), ["rm", "--force", ...this.#orphans], { env, stdio: "ignore", detached: true }).unref();
   }
 
+  /** The daemon is this program's own. */
+  get private(): boolean {
+    return this.#options.private ?? false;
+  }
+
   /** What makes the hutch command talk to the same daemon. */
   environment(): Record<string, string> {
     if (this.#options.private) {

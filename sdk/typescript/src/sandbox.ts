@@ -87,7 +87,11 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Makes a sandbox: of an image, or of this machine's own programs. */
-  static async create(options: SandboxOptions = {}): Promise<Sandbox> {
+  static async create(options?: SandboxOptions): Promise<Sandbox>;
+  /** Makes a sandbox of an image, such as "python:3.12". */
+  static async create(image: string, options?: SandboxOptions): Promise<Sandbox>;
+  static async create(first: string | SandboxOptions = {}, second: SandboxOptions = {}): Promise<Sandbox> {
+    const options = typeof first === "string" ? { ...second, image: first } : first;
     const { detached = false, client = shared(), signal, onProgress, ...config } = options;
     if (wantsFolders(config) && process.geteuid?.() === 0) {
       return new Sandbox(client, await createAsRoot(client, config, detached), detached);

@@ -159,6 +159,15 @@ describe("one sandbox for all", () => {
       assert.deepEqual([(await files.stat("/tmp/into/local")).size, (await files.stat("/tmp/into/local")).mode],
         [data.length, "0600"]);
       await assert.rejects(files.download("/tmp/nothing", local), hutch.NotFoundError);
+      const huge = Buffer.concat([data, data]); // goes through a pipe
+      await writeFile(local, huge, { mode: 0o600 });
+      await files.upload(local, "/tmp/into/huge", { mode: "0640" });
+      const { size, mode } = await files.stat("/tmp/into/huge");
+      assert.deepEqual([size, mode], [huge.length, "0640"]);
+      await files.download("/tmp/into/huge", local);
+      assert.ok(huge.equals(await readFile(local)));
+      await assert.rejects(files.upload(local, "/tmp/into/huge/x"),
+        (e: unknown) => e instanceof hutch.HutchError && e.code !== "internal" && e.hint !== "");
       assert.deepEqual(await readdir(folder), [basename(local)]);
       await assert.rejects(files.download("/tmp/large", folder + "/"), hutch.InvalidArgumentError);
     } finally {
@@ -214,7 +223,13 @@ Picture()`);
     assert.match(denied?.how_to_allow ?? "", /--allow/, JSON.stringify(await sandbox.why()));
   });
 
+  it("is made of an image by its name", async () => {
+    await using named = await Sandbox.create("host", { ...limited, labels: { named: "yes" } });
+    assert.deepEqual([named.record.image, named.record.labels?.named], ["host", "yes"]);
+  });
+
   it("has errors that say what to do", async () => {
+    await assert.rejects(Sandbox.create("nothing:here", { memory: "much" }), { field: "memory" });
     await assert.rejects(Sandbox.create({ memory: "much" }), { name: "InvalidArgumentError", field: "memory" });
     await assert.rejects(Sandbox.create({ allow: "pypi.org" as never }), hutch.InvalidArgumentError);
     await assert.rejects(Sandbox.create({ blok: ["x"] } as never), /no option "blok"/);

@@ -3,10 +3,8 @@ package images
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -41,23 +39,6 @@ func TestLoginNowhere(t *testing.T) {
 		_, err := login(t, s, strings.TrimPrefix(server.URL, "http://"), "me", "s3cret-word")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "no such image") {
 			t.Errorf("%v, want %q", err, want)
-		}
-	}
-}
-
-// TestUnresolved: the hint about a name is about what is wrong with it.
-func TestUnresolved(t *testing.T) {
-	for want, err := range map[string]error{
-		"check the spelling": &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", IsNotFound: true}},
-		"/etc/resolv.conf": &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", Err: "server misbehaving",
-			IsTemporary: true}},
-		"HTTPS_PROXY": &url.Error{Op: "Get", URL: "https://r.test", Err: &net.OpError{Op: "proxyconnect", Net: "tcp",
-			Err: &net.OpError{
-				Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "p.test", IsNotFound: true},
-			}}},
-	} {
-		if e := unreachable(err); e == nil || !strings.Contains(e.Hint, want) {
-			t.Errorf("%v: %+v, want %q", err, e, want)
 		}
 	}
 }

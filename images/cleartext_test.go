@@ -68,7 +68,7 @@ func TestNoClearText(t *testing.T) {
 			conf := fmt.Sprintf("[[registry]]\nprefix = %q\nlocation = %q\ninsecure = %s\n", host, host, tt.insecure)
 			s := openStore(t, Options{RegistriesConf: writeFile(t, "registries.conf", conf),
 				AuthFile: filepath.Join(t.TempDir(), "auth.json")})
-			_, err := s.Login(t.Context(), api.LoginParams{Registry: host, Username: "me", Password: "secret"})
+			_, err := s.Registries().Login(t.Context(), api.LoginParams{Registry: host, Username: "me", Password: "secret"})
 			if (err == nil) != tt.ok || !tt.ok && (api.ErrorCode(err) != api.PermissionDenied ||
 				!strings.Contains(err.Error(), "without TLS")) {
 				t.Errorf("login: %v", err)

@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/docker/reference"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -139,7 +140,7 @@ func (s *Store) packLayer(ctx context.Context, folder string, o CommitOptions) (
 	}
 	defer r.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errEnded)
+	defer cancel(registry.ErrEnded)
 	o.Pack.SingleUID, o.Pack.MaxEntries = s.opts.SingleUID, s.opts.Limits.MaxEntries
 	packed := make(chan error, 1)
 	go func() {

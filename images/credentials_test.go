@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
@@ -78,7 +77,7 @@ else echo "credentials not found in native keychain"; exit 1; fi
 				(err != nil || tt.code != "") {
 				t.Errorf("pull: %v, want %q", err, tt.code)
 			}
-			if r, err := s.GetLogin(t.Context(), host); tt.code == "" && (err != nil || r.Username != "me") {
+			if r, err := s.Registries().LoginOf(t.Context(), host); tt.code == "" && (err != nil || r.Username != "me") {
 				t.Errorf("login: %+v, %v", r, err)
 			}
 			if tt.code != "" {
@@ -102,39 +101,15 @@ func TestEmptyCredentials(t *testing.T) {
 		t.Error(err)
 	}
 	s, host := openStore(t, Options{AuthFile: auth}), strings.TrimPrefix(private, "http://")
-	if err := s.Logout(t.Context(), host); api.ErrorCode(err) != api.NotFound {
+	if err := s.Registries().Logout(t.Context(), host); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("logout: %v", err)
 	}
 	must(t, os.WriteFile(auth, nil, 0o600))
 	if _, err := login(t, s, host, "me", it.Users["me"]); err != nil {
 		t.Error(err)
 	}
-	if r, err := s.GetLogin(t.Context(), host); err != nil || r.Username != "me" {
+	if r, err := s.Registries().LoginOf(t.Context(), host); err != nil || r.Username != "me" {
 		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-// TestAuthEntry: which entry of a file an image's name gets, and what is in it.
-func TestAuthEntry(t *testing.T) {
-	const auths = `{
-		"r.test": {"auth": "YTpi"}, "r.test/me": {"username": "me", "password": "pw"}, "r.test/empty": {},
-		"id.test": {"identitytoken": "it"}, "both.test": {"auth": "YTo=", "identitytoken": "it"},
-		"https://old.test/v1/": {"auth": "YTpi"}, "https://index.docker.io/v1/": {"auth": "aHViOnB3"}}`
-	for key, want := range map[string]types.DockerAuthConfig{
-		"r.test": {Username: "a", Password: "b"}, "r.test/x/y": {Username: "a", Password: "b"},
-		"r.test/me/y": {Username: "me", Password: "pw"}, "r.test/empty/y": {Username: "a", Password: "b"},
-		"id.test/x": {IdentityToken: "it"}, "both.test": {Username: "a", IdentityToken: "it"},
-		"old.test/x": {Username: "a", Password: "b"}, "docker.io/library/x": {Username: "hub", Password: "pw"},
-		"none.test/x": {},
-	} {
-		f := authFile{path: writeFile(t, "config.json", `{"auths": `+auths+`}`)}
-		if got, err := f.entry(key); err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", key, got, err, want)
-		}
-		f = authFile{path: writeFile(t, ".dockercfg", auths), legacy: true}
-		if got, err := f.entry("docker.io/library/x"); err != nil || got.Username != "hub" {
-			t.Errorf("legacy: %+v, %v", got, err)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -146,7 +147,7 @@ func packTo(ctx context.Context, w io.Writer, req unpack.PackRequest) (stats unp
 	}
 	defer r.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errEnded)
+	defer cancel(registry.ErrEnded)
 	packed := make(chan error, 1)
 	go func() {
 		var err error

@@ -8,6 +8,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/internal/testenv/tarfix"
 )
@@ -98,7 +99,7 @@ func FuzzArchive(f *testing.F) {
 			}
 			for _, open := range []func(*tarIndex, string) (*fileSource, error){openOCI, openDocker} {
 				if src, err := open(x, ""); err == nil {
-					r := &remote{src: src, named: must1(parseRef("x"))}
+					r := &remote{src: src, named: must1(registry.Parse("x"))}
 					_ = r.resolve(t.Context(), &types.SystemContext{}, platform{OS: "linux", Arch: "amd64"})
 				}
 			}
@@ -114,7 +115,7 @@ func must1[T any](v T, err error) T {
 }
 
 func normalize(ref string) (string, error) {
-	named, err := parseRef(ref)
+	named, err := registry.Parse(ref)
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -84,7 +85,7 @@ func (s *Store) checkImport(ref string, o ImportOptions) (named reference.Named,
 
 // parseName is parseRef for images that get a name.
 func (s *Store) parseName(ref string) (reference.Named, error) {
-	named, err := s.parseRef(ref)
+	named, err := s.registries.Parse(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func (s *Store) importArchive(ctx context.Context, in *importSource, named refer
 		return nil, err
 	}
 	defer release()
-	sys, err := s.systemContext(reference.Domain(named), named.Name(), want)
+	sys, err := s.systemContext(named, want)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +266,7 @@ func nameOf(src *fileSource) (reference.Named, error) {
 		return nil, api.Errorf(api.InvalidArgument, "ref: the archive gives the image no name").WithField("ref").
 			WithHint("%s", hint)
 	}
-	named, err := parseRef(src.name) // no alias of this machine: who wrote it knew none
+	named, err := registry.Parse(src.name) // no alias of this machine: who wrote it knew none
 	if err == nil {
 		named, err = noDigest(named, src.name)
 	}

@@ -20,6 +20,7 @@ import (
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -182,23 +183,23 @@ func (s *Store) newUnit() (t *tmp, work string, err error) {
 func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, work string,
 	rep *reporter) (unpack.Stats, error) {
 	receiving, cancel := context.WithCancelCause(ctx)
-	defer cancel(errEnded)
-	guard := guardStall(s.opts.Stall, cancel)
-	defer guard.stop()
+	defer cancel(registry.ErrEnded)
+	guard := registry.GuardStall(s.opts.Stall, cancel)
+	defer guard.Stop()
 	// The requested size is the manifest's, which is verified; the server's
 	// header is not.
 	var size int64
 	rc, err := newBlobReader(receiving, r.local, func() (io.ReadCloser, error) {
-		defer guard.begin()()
+		defer guard.Begin()()
 		body, n, err := r.src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
 		if err != nil {
 			return nil, err
 		}
 		size = n
-		return guard.watch(body), nil
+		return guard.Watch(body), nil
 	})
 	if err != nil {
-		return unpack.Stats{}, stalled(receiving, err)
+		return unpack.Stats{}, registry.Stalled(receiving, err)
 	}
 	defer rc.Close()
 	if blob.Size >= 0 {
@@ -207,10 +208,10 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 	received := newVerifier(io.LimitReader(&progressReader{r: rc, rep: rep, p: Progress{
 		Layer: blob.Digest.String(), Phase: r.reading, Total: size,
 	}}, limitOf(size)), blob.Digest)
-	stop := func() { cancel(errEnded) }
+	stop := func() { cancel(registry.ErrEnded) }
 	res, err := s.unpack(ctx, received, stop, work, diffID.Algorithm(), s.opts.Limits.ForCompressed(size))
 	if err != nil {
-		return res.Stats, stalled(receiving, err)
+		return res.Stats, registry.Stalled(receiving, err)
 	}
 	if err := received.verify(); err != nil {
 		return res.Stats, err
@@ -236,18 +237,6 @@ func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work st
 		Options: unpack.Options{Limits: limits, SingleUID: s.opts.SingleUID},
 	})
 }
-
-// stalled prefers the reason why receiving was cancelled to what that broke.
-func stalled(receiving context.Context, err error) error {
-	var reason *api.Error
-	if errors.As(context.Cause(receiving), &reason) {
-		return reason
-	}
-	return err
-}
-
-// errEnded cancels what is left of a stream.
-var errEnded = errors.New("the layer was read or given up")
 
 // limitOf lets one byte more than promised through, which fails the digest.
 func limitOf(size int64) int64 {

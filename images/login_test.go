@@ -17,7 +17,7 @@ import (
 // login logs in, and fails the test where an error shows the password.
 func login(t *testing.T, s *Store, registry, user, password string) (api.Login, error) {
 	t.Helper()
-	r, err := s.Login(t.Context(), api.LoginParams{Registry: registry, Username: user, Password: api.Secret(password)})
+	r, err := s.Registries().Login(t.Context(), api.LoginParams{Registry: registry, Username: user, Password: api.Secret(password)})
 	if err != nil && strings.Contains(err.Error(), password) {
 		t.Errorf("the error shows the password: %v", err)
 	}
@@ -66,16 +66,16 @@ func TestLogin(t *testing.T) {
 	}
 	pulls("me", "")
 	pulls("you", "")
-	if r, err := s.GetLogin(t.Context(), host(yours)); err != nil || r.Username != "you" {
+	if r, err := s.Registries().LoginOf(t.Context(), host(yours)); err != nil || r.Username != "you" {
 		t.Errorf("login: %+v, %v", r, err)
 	}
 	must(t, s.Remove(refs["me"], nil))
-	must(t, s.Logout(t.Context(), host(mine)))
+	must(t, s.Registries().Logout(t.Context(), host(mine)))
 	pulls("me", api.PermissionDenied)
-	if _, err := s.GetLogin(t.Context(), host(mine)); api.ErrorCode(err) != api.NotFound {
+	if _, err := s.Registries().LoginOf(t.Context(), host(mine)); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("login after logout: %v", err)
 	}
-	if err := s.Logout(t.Context(), host(mine)); api.ErrorCode(err) != api.NotFound {
+	if err := s.Registries().Logout(t.Context(), host(mine)); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("logout twice: %v", err)
 	}
 	must(t, s.Remove(refs["you"], nil))
@@ -114,10 +114,10 @@ esac
 	}
 	_, err = s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{})
 	must(t, err)
-	if r, err := s.GetLogin(t.Context(), host); err != nil || r.Username != "me" {
+	if r, err := s.Registries().LoginOf(t.Context(), host); err != nil || r.Username != "me" {
 		t.Errorf("login: %+v, %v", r, err)
 	}
-	must(t, s.Logout(t.Context(), host))
+	must(t, s.Registries().Logout(t.Context(), host))
 	if _, err := os.Lstat(kept); err == nil {
 		t.Error("the helper still has it")
 	}
@@ -157,19 +157,10 @@ func TestLoginFails(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(context.Canceled)
 	p := api.LoginParams{Registry: strings.TrimPrefix(silent.URL, "http://"), Username: "me", Password: "s3cret-word"}
-	if _, err := s.Login(ctx, p); api.ErrorCode(err) != api.Canceled {
+	if _, err := s.Registries().Login(ctx, p); api.ErrorCode(err) != api.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
 	if _, err := os.Lstat(file); err == nil {
 		t.Error("something was stored")
-	}
-	for in, want := range map[string]string{
-		"docker.io": "docker.io", "index.docker.io": "docker.io", "index.docker.io/team": "docker.io/team",
-		"localhost:5000": "localhost:5000",
-		"ghcr.io/a/b":    "ghcr.io/a/b",
-	} {
-		if got, _, err := s.loginContext(in); err != nil || got != want {
-			t.Errorf("%q is %q, %v", in, got, err)
-		}
 	}
 }

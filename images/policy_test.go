@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
-	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -81,50 +80,6 @@ func TestSignaturePolicy(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-}
-
-// TestPolicyScopes: which scopes an image of a registry can have, and what was meant by others.
-func TestPolicyScopes(t *testing.T) {
-	digest := "@sha256:" + strings.Repeat("0", 64)
-	for scope, want := range map[string]string{
-		"": "ok", "ghcr.io": "ok", "r.test:5000": "ok", "localhost": "ok", "docker.io": "ok", "docker.io/library": "ok",
-		"127.0.0.1:5000/x":          "ok",
-		"docker.io/library/busybox": "ok", "docker.io/library/busybox:1": "ok", "ghcr.io/me/x" + digest: "ok",
-		"*.example.com": "ok", "*.com": "ok",
-
-		"https://ghcr.io": "ghcr.io", "ghcr.io/": "ghcr.io", "docker://docker.io/library/x": "docker.io/library/x",
-		"ghcr.io/me/": "ghcr.io/me",
-		"busybox":     "docker.io/library/busybox", "me/x": "docker.io/me/x",
-		"docker.io/busybox:1":     "docker.io/library/busybox:1",
-		"index.docker.io/library": "docker.io/library/library", "*.example.com:5000": "*.example.com",
-		"*": "", "*.": "*.", "ghcr.*": "", "*.example.com/x": "*.example.com/x", "ghcr.io/Me": "", " ghcr.io": "",
-		"ghcr.io/x y": "", "ghcr.io//x": "",
-		"ghcr.io/x:1" + digest: "ghcr.io/x:1" + digest,
-	} {
-		meant, ok := dockerScope(scope)
-		if ok != (want == "ok") || !ok && meant != want {
-			t.Errorf("%q: %v, %q; want %q", scope, ok, meant, want)
-		}
-	}
-}
-
-// The folder of a HOME that may not be entered is not taken for one without a
-// policy. Root may enter every folder.
-func TestUnreadableHome(t *testing.T) {
-	testenv.Axes(t, testenv.User)
-	home := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(home, ".config"), 0o000))
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", "")
-	err := checkHome()
-	if os.Geteuid() == 0 {
-		must(t, err)
-		return
-	}
-	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.FailedPrecondition || !strings.Contains(e.Hint, "HOME") {
-		t.Errorf("error %v", err)
-	}
 }
 
 func TestRegistryLogin(t *testing.T) {

@@ -81,7 +81,7 @@ func (s *Store) checkPull(ref string, o PullOptions) (reference.Named, platform,
 		return nil, platform{}, api.Errorf(api.InvalidArgument, "pull policy %q", o.Policy).
 			WithHint("It is one of always, missing and never.").WithField("pull")
 	}
-	named, err := s.parseRef(ref)
+	named, err := s.registries.Parse(ref)
 	if err != nil {
 		return nil, platform{}, err
 	}

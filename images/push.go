@@ -20,6 +20,7 @@ import (
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -68,11 +69,11 @@ func (s *Store) push(ctx context.Context, img *Image, named reference.Named, rep
 	if err != nil {
 		return api.Pushed{}, err
 	}
-	sys, err := s.systemContext(reference.Domain(named), named.Name(), want)
+	sys, err := s.systemContext(named, want)
 	if err != nil {
 		return api.Pushed{}, err
 	}
-	if err := s.authenticate(ctx, sys, named); err != nil {
+	if err := s.registries.Authenticate(ctx, sys, named); err != nil {
 		return api.Pushed{}, err
 	}
 	ref, err := docker.NewReference(named)
@@ -197,16 +198,16 @@ func (p *pusher) blob(ctx context.Context, f *os.File, d ocispec.Descriptor, rep
 			return nil
 		}
 		sending, cancel := context.WithCancelCause(ctx)
-		defer cancel(errEnded)
-		guard := giveUp(p.s.opts.Stall, cancel, "the registry has taken nothing for %s")
-		defer guard.stop()
-		var r io.Reader = guard.watch(io.NopCloser(io.NewSectionReader(f, 0, d.Size)))
+		defer cancel(registry.ErrEnded)
+		guard := registry.GiveUp(p.s.opts.Stall, cancel, "the registry has taken nothing for %s")
+		defer guard.Stop()
+		var r io.Reader = guard.Watch(io.NopCloser(io.NewSectionReader(f, 0, d.Size)))
 		if report.Layer != "" {
 			r = &progressReader{r: r, rep: p.rep, p: report}
 		}
 		sent, err := p.dest.PutBlob(sending, r, info, none.NoCache, report.Layer == "")
 		if err != nil {
-			return stalled(sending, err)
+			return registry.Stalled(sending, err)
 		}
 		if sent.Digest != d.Digest || sent.Size != d.Size {
 			return fmt.Errorf("%w: the registry took %s of %d bytes, not %s of %d", errDigest, sent.Digest, sent.Size,
@@ -251,7 +252,7 @@ func spoolFile(t *tmp) (*os.File, error) {
 // pushError gives an error of a push its code and hint, once, at the boundary.
 func pushError(ctx context.Context, err error, op, dir string) error {
 	var e *api.Error
-	switch status := statusOf(err); {
+	switch status := registry.StatusOf(err); {
 	case ctx.Err() != nil:
 		return api.Errorf(api.Canceled, "%w", context.Cause(ctx)).WithOp(op).
 			WithHint("Push again: layers that were sent are there.")

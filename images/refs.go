@@ -53,20 +53,6 @@ func (r *record) pulledAs() string {
 	return r.Origin
 }
 
-// parseRef gives the full form of a reference: short names mean docker.io and
-// docker.io/library, no tag means "latest", and a digest makes a tag void.
-func parseRef(ref string) (reference.Named, error) {
-	named, err := reference.ParseDockerRef(ref)
-	if err != nil {
-		e := api.Errorf(api.InvalidArgument, "image reference %q: %w", ref, err).WithField("image")
-		if lower := strings.ToLower(ref); lower != ref {
-			return nil, e.WithHint("Repository names are lower case: try %q.", lower)
-		}
-		return nil, e.WithHint("A reference is [registry/]name[:tag][@digest], such as debian:12 or 127.0.0.1:5000/app:dev.")
-	}
-	return named, nil
-}
-
 func refFile(normalized string) string {
 	sum := sha256.Sum256([]byte(normalized))
 	return path.Join(refsDir, hex.EncodeToString(sum[:16])+".json")
@@ -75,7 +61,7 @@ func refFile(normalized string) string {
 // Get finds an image by reference, by manifest digest or by (a prefix of) its
 // id. It fails with not_found, also for images of which a layer is missing.
 func (s *Store) Get(ref string) (*Image, error) {
-	named, err := s.parseRef(ref)
+	named, err := s.registries.Parse(ref)
 	if api.ErrorCode(err) == api.FailedPrecondition {
 		return nil, err // what the name means is not known
 	}

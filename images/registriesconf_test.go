@@ -44,7 +44,7 @@ func TestAliases(t *testing.T) {
 		"reset:v1":      "docker.io/library/reset:v1", "docker.io/library/tools:v1": "docker.io/library/tools:v1",
 		"localhost/tools": "localhost/tools:latest", "tools": name + ":latest",
 	} {
-		if got, err := s.parseRef(ref); err != nil || got.String() != want {
+		if got, err := s.registries.Parse(ref); err != nil || got.String() != want {
 			t.Errorf("%s is %v, %v, want %s", ref, got, err, want)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/images/registry"
 )
 
 // What a registry is asked again after a failure that may pass. The library itself goes on
@@ -48,7 +50,7 @@ func busy(err error) bool {
 	if err == nil {
 		return false
 	}
-	switch statusOf(err) {
+	switch registry.StatusOf(err) {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
 		return true

@@ -17,6 +17,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/docker/reference"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -165,7 +166,7 @@ func (a *archiveWriter) json(name string, v any) ([]byte, error) {
 
 // finish adds what says which image the layers are.
 func (a *archiveWriter) finish(ref string, config []byte, layers []ocispec.Descriptor) error {
-	named, err := parseRef(ref)
+	named, err := registry.Parse(ref)
 	if err != nil {
 		return err
 	}

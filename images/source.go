@@ -5,10 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,11 +13,9 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/manifest"
-	"go.podman.io/image/v5/pkg/sysregistriesv2"
-	"go.podman.io/image/v5/signature"
 	"go.podman.io/image/v5/types"
-	"go.podman.io/storage/pkg/configfile"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -47,11 +41,11 @@ func (r *remote) close() { _ = r.src.Close() }
 // openRemote fetches manifests and configuration. The caller must close the
 // result.
 func (s *Store) openRemote(ctx context.Context, named reference.Named, want platform) (*remote, error) {
-	sys, err := s.systemContext(reference.Domain(named), named.Name(), want)
+	sys, err := s.systemContext(named, want)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.authenticate(ctx, sys, named); err != nil {
+	if err := s.registries.Authenticate(ctx, sys, named); err != nil {
 		return nil, err
 	}
 	ref, err := docker.NewReference(named)
@@ -61,12 +55,12 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 	// A registry that says nothing, or that it is busy, holds nobody for ever. What is
 	// read here is small; the source outlives the context, as its calls have their own.
 	asking, cancel := context.WithCancelCause(ctx)
-	defer cancel(errEnded)
-	defer giveUp(s.opts.Stall, cancel, "the registry has given no manifest within %s: it hangs, or asks to slow down").
-		stop()
+	defer cancel(registry.ErrEnded)
+	defer registry.GiveUp(s.opts.Stall, cancel, "the registry has given no manifest within %s: it hangs, or asks to slow down").
+		Stop()
 	for n := range manifestTries {
 		if err := waitBefore(asking, n); err != nil {
-			return nil, stalled(asking, err)
+			return nil, registry.Stalled(asking, err)
 		}
 		r := &remote{named: named, reading: PhaseDownloading}
 		if err = r.ask(asking, ref, sys, want); err == nil {
@@ -76,7 +70,17 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 			break
 		}
 	}
-	return nil, stalled(asking, err)
+	return nil, registry.Stalled(asking, err)
+}
+
+// systemContext is how containers/image is to treat an image, of a platform.
+func (s *Store) systemContext(named reference.Named, want platform) (*types.SystemContext, error) {
+	sys, err := s.registries.System(reference.Domain(named), named.Name())
+	if err != nil {
+		return nil, err
+	}
+	sys.OSChoice, sys.ArchitectureChoice, sys.VariantChoice = want.OS, want.Arch, want.Variant
+	return sys, nil
 }
 
 // ask opens the source and resolves the reference. The source is closed when it fails.
@@ -94,104 +98,6 @@ func (r *remote) ask(ctx context.Context, ref types.ImageReference, sys *types.S
 		return err
 	}
 	return nil
-}
-
-// systemContext says where containers/image finds its configuration and what
-// it may do with name, which is of the registry domain.
-func (s *Store) systemContext(domain, name string, want platform) (*types.SystemContext, error) {
-	if err := checkHome(); err != nil {
-		return nil, err
-	}
-	sys := &types.SystemContext{
-		SystemRegistriesConfPath: s.opts.RegistriesConf,
-		AuthFilePath:             s.opts.AuthFile,
-		SignaturePolicyPath:      s.opts.PolicyFile,
-		BigFilesTemporaryDir:     s.path(tmpDir),
-		OSChoice:                 want.OS,
-		ArchitectureChoice:       want.Arch,
-		VariantChoice:            want.Variant,
-		DockerRegistryUserAgent:  "hutch",
-	}
-	dir, err := s.registriesD()
-	if err != nil {
-		return nil, err
-	}
-	sys.RegistriesDirPath = dir
-	// Plain http is for loopback only, where nobody listens in; a registry
-	// that registries.conf describes is used as described there.
-	if isLoopback(domain) {
-		known, err := sysregistriesv2.FindRegistry(sys, name)
-		if err != nil {
-			return nil, fmt.Errorf("read registries.conf: %w", err)
-		}
-		if known == nil {
-			sys.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
-		}
-	}
-	return sys, noClearText(sys, domain, name)
-}
-
-// checkHome makes sure that the user's containers configuration can be looked
-// at. A signature policy there that cannot be read must not count as none: a
-// daemon of root's, which runs under ids of its own and cannot enter /root, has
-// to be given a HOME that it can.
-func checkHome() error {
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return nil // no HOME: the library looks at the system's files only
-	}
-	_, err = os.Stat(filepath.Join(dir, "containers", "policy.json"))
-	if errors.Is(err, fs.ErrPermission) {
-		return api.Errorf(api.FailedPrecondition, "the containers configuration cannot be looked at: %w", err).
-			WithHint("HOME must name a folder that hutchd may read.")
-	}
-	return nil
-}
-
-// registriesD chooses the folder of containers-registries.d(5). Where neither
-// the user nor the system has one, the library would look for signatures in
-// /var/lib/containers/sigstore, which belongs to the host's root and cannot be
-// read from a user namespace; an own folder points it at an empty place.
-func (s *Store) registriesD() (string, error) {
-	candidates := []string{"/etc/containers/registries.d", "/usr/share/containers/registries.d"}
-	if home, err := os.UserConfigDir(); err == nil {
-		candidates = append(candidates, filepath.Join(home, "containers/registries.d"))
-	}
-	for _, dir := range candidates {
-		if _, err := os.Stat(dir); err == nil {
-			return "", nil // the library's own search finds it
-		}
-	}
-	dir := s.path("registries.d")
-	file := filepath.Join(dir, "default.yaml")
-	if _, err := os.Lstat(file); err == nil {
-		return dir, nil
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	content := fmt.Sprintf("default-docker:\n  lookaside: %q\n", "file://"+s.path("sigstore"))
-	return dir, s.writeFile("registries.d/default.yaml", []byte(content), false)
-}
-
-// isLoopback reports whether a registry's host[:port] is this machine.
-func isLoopback(domain string) bool {
-	host := domain
-	if h, _, err := net.SplitHostPort(domain); err == nil {
-		host = h
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(trimBrackets(host))
-	return ip != nil && ip.IsLoopback()
-}
-
-func trimBrackets(host string) string {
-	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
 }
 
 // resolve follows the manifest to one image.
@@ -221,7 +127,7 @@ func (r *remote) follow(ctx context.Context, sys *types.SystemContext, want plat
 		}
 		chosen = image.UnparsedInstance(r.src, &instance)
 	}
-	if err := checkPolicy(ctx, sys, chosen); err != nil {
+	if err := registry.CheckPolicy(ctx, sys, chosen); err != nil {
 		return err
 	}
 	return r.parse(ctx, sys, chosen, want)
@@ -277,33 +183,6 @@ func platformsOf(raw []byte) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// checkPolicy asks containers-policy.json(5) whether the image may be run. A
-// machine without any policy file accepts everything, as docker does: the
-// built-in policy is used only when there is none, never when one is broken.
-func checkPolicy(ctx context.Context, sys *types.SystemContext, unparsed *image.UnparsedImage) error {
-	policy, err := signature.DefaultPolicy(sys)
-	if errors.Is(err, configfile.ErrConfigFileNotFound) && sys.SignaturePolicyPath == "" {
-		err = nil
-		policy = &signature.Policy{Default: []signature.PolicyRequirement{signature.NewPRInsecureAcceptAnything()}}
-	} else if err == nil {
-		err = checkScopes(policy)
-	}
-	if err != nil {
-		return api.Errorf(api.FailedPrecondition, "signature policy: %w", err).
-			WithHint("Correct the policy file; see containers-policy.json(5).")
-	}
-	pc, err := signature.NewPolicyContext(policy)
-	if err != nil {
-		return fmt.Errorf("signature policy: %w", err)
-	}
-	defer func() { _ = pc.Destroy() }()
-	if ok, err := pc.IsRunningImageAllowed(ctx, unparsed); !ok {
-		return api.Errorf(api.PermissionDenied, "the signature policy does not allow this image: %w", err).
-			WithHint("Sign the image, or change the policy (containers-policy.json(5)).")
-	}
-	return nil
 }
 
 // parse reads the configuration and the list of layers of one image.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -51,6 +52,8 @@ type Store struct {
 	opts Options
 	log  *slog.Logger
 
+	registries *registry.Config
+
 	pulls   flights
 	leases  leases
 	host    hostCache
@@ -73,9 +76,13 @@ func Open(dir string, opts Options) (*Store, error) {
 		s.opts.ParallelLayers = 3
 	}
 	if s.opts.Stall <= 0 {
-		s.opts.Stall = defaultStall
+		s.opts.Stall = registry.DefaultStall
 	}
 	s.opts.Limits = s.opts.Limits.WithDefaults()
+	s.registries = &registry.Config{
+		RegistriesConf: opts.RegistriesConf, AuthFile: opts.AuthFile, PolicyFile: opts.PolicyFile, Stall: s.opts.Stall,
+		Logger: s.log, Temp: s.path(tmpDir), Empty: s.path(locksDir), OwnLookaside: s.ownLookaside,
+	}
 	if err := s.prepare(); err != nil {
 		return nil, storeError(err, "open the image store", dir)
 	}
@@ -87,6 +94,22 @@ func Open(dir string, opts Options) (*Store, error) {
 
 // Dir is the store's absolute folder, which all relative names start from.
 func (s *Store) Dir() string { return s.dir }
+
+// Registries are those that its images come from.
+func (s *Store) Registries() *registry.Config { return s.registries }
+
+// ownLookaside points containers-registries.d(5) at an empty place of the store's.
+func (s *Store) ownLookaside() (string, error) {
+	dir := s.path("registries.d")
+	if _, err := os.Lstat(filepath.Join(dir, "default.yaml")); err == nil {
+		return dir, nil
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	content := fmt.Sprintf("default-docker:\n  lookaside: %q\n", "file://"+s.path("sigstore"))
+	return dir, s.writeFile("registries.d/default.yaml", []byte(content), false)
+}
 
 // Close releases the leases this process holds. Folders stay.
 func (s *Store) Close() error {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -326,7 +327,7 @@ func (s *Store) repairFrom(ctx context.Context, ref, name string, o VerifyOption
 		return api.Errorf(api.FailedPrecondition, "the image %s came from no registry", ref).
 			WithHint("Import or build it again.")
 	}
-	named, err := parseRef(from)
+	named, err := registry.Parse(from)
 	if err != nil {
 		return err
 	}

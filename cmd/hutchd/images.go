@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/images/registry"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
@@ -59,7 +60,7 @@ func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull a
 		Progress: s.d.pullEvents(ref, progress)}
 	img, release, err := s.leased(ctx, ref, o)
 	if err != nil {
-		if images.IsUnreachable(err) && (pull == "" || pull == api.PullMissing) {
+		if registry.IsUnreachable(err) && (pull == "" || pull == api.PullMissing) {
 			if root := s.hostHas(ctx, name, platform); root != nil {
 				return root, nil
 			}
@@ -244,7 +245,7 @@ func (b imageBackend) settle() (release func()) {
 func (b imageBackend) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
-	login, err := b.d.store.Login(ctx, p)
+	login, err := b.d.store.Registries().Login(ctx, p)
 	login.Stored = b.d.asCallerSees(login.Stored)
 	return login, err
 }
@@ -258,7 +259,7 @@ func (d *daemon) asCallerSees(path string) string {
 }
 
 func (b imageBackend) GetLogin(ctx context.Context, p api.RegistryParams) (api.Login, error) {
-	login, err := b.d.store.GetLogin(ctx, p.Registry)
+	login, err := b.d.store.Registries().LoginOf(ctx, p.Registry)
 	login.Stored = b.d.asCallerSees(login.Stored)
 	return login, err
 }

@@ -254,7 +254,7 @@ func (b imageBackend) methods(m *server.Methods) {
 	server.HandleCall(m, api.CallImagePush, withNews(b.Push))
 	server.Handle(m, api.CallImageLogin, b.Login)
 	server.Handle(m, api.CallImageLogout, func(ctx context.Context, p api.RegistryParams) (api.Empty, error) {
-		return api.Empty{}, b.d.store.Logout(ctx, p.Registry)
+		return api.Empty{}, b.d.store.Registries().Logout(ctx, p.Registry)
 	})
 	server.Handle(m, api.CallImageGetLogin, b.GetLogin)
 	server.Handle(m, api.CallImageTag, b.Tag)

@@ -1,6 +1,7 @@
-package images
+package registry
 
 import (
+	"path/filepath"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -10,11 +11,25 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// parseRef is parseRef for what people type: a short name that registries.conf has an alias
+// Parse gives the full form of a reference: short names mean docker.io and
+// docker.io/library, no tag means "latest", and a digest makes a tag void.
+func Parse(ref string) (reference.Named, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		e := api.Errorf(api.InvalidArgument, "image reference %q: %w", ref, err).WithField("image")
+		if lower := strings.ToLower(ref); lower != ref {
+			return nil, e.WithHint("Repository names are lower case: try %q.", lower)
+		}
+		return nil, e.WithHint("A reference is [registry/]name[:tag][@digest], such as debian:12 or 127.0.0.1:5000/app:dev.")
+	}
+	return named, nil
+}
+
+// Parse is Parse for what people type: a short name that registries.conf has an alias
 // for is what that says. All others mean docker.io: hutch searches no registries, whose
 // answer would depend on who is first to take a name there.
-func (s *Store) parseRef(ref string) (reference.Named, error) {
-	plain, err := parseRef(ref)
+func (c *Config) Parse(ref string) (reference.Named, error) {
+	plain, err := Parse(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -23,10 +38,10 @@ func (s *Store) parseRef(ref string) (reference.Named, error) {
 		return plain, nil
 	}
 	full, from, err := sysregistriesv2.ResolveShortNameAlias(&types.SystemContext{
-		SystemRegistriesConfPath: s.opts.RegistriesConf,
+		SystemRegistriesConfPath: c.RegistriesConf,
 		// Of the caller's choices podman remembers some in a file of its cache: what an
 		// image means here must not depend on what was asked there. There is none here.
-		UserShortNameAliasConfPath: s.path(locksDir + "/short-names"),
+		UserShortNameAliasConfPath: filepath.Join(c.Empty, "short-names"),
 	}, short)
 	switch {
 	case err != nil:
@@ -35,11 +50,11 @@ func (s *Store) parseRef(ref string) (reference.Named, error) {
 	case full == nil:
 		return plain, nil
 	}
-	named, err := parseRef(full.Name() + strings.TrimPrefix(ref, short))
+	named, err := Parse(full.Name() + strings.TrimPrefix(ref, short))
 	if err != nil {
 		return nil, err
 	}
-	s.log.Debug("alias", "image", ref, "ref", named.String(), "file", from)
+	c.Logger.Debug("alias", "image", ref, "ref", named.String(), "file", from)
 	return named, nil
 }
 

@@ -1,4 +1,4 @@
-package images
+package registry
 
 import (
 	"context"
@@ -23,22 +23,22 @@ var logins sync.Mutex
 // Login asks a registry whether it knows user and password and, if so, stores them where
 // pulls and pushes look: in the credential helper or file that containers-auth.json(5)
 // describes. p.Registry may go on with a path, below which they are then used.
-func (s *Store) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
-	key, sys, err := s.loginContext(p.Registry)
+func (c *Config) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
+	key, sys, err := c.loginContext(p.Registry)
 	if err != nil {
 		return api.Login{}, err
 	}
 	op := "log in to " + key
 	host, _, _ := strings.Cut(key, "/")
 	asking, cancel := context.WithCancelCause(ctx)
-	defer cancel(errEnded)
-	defer giveUp(s.opts.Stall, cancel, "the registry has not answered within %s").stop()
+	defer cancel(ErrEnded)
+	defer GiveUp(c.Stall, cancel, "the registry has not answered within %s").Stop()
 	if err := docker.CheckAuth(asking, sys, p.Username, string(p.Password), host); err != nil {
-		return api.Login{}, loginError(ctx, stalled(asking, err), op, s.dir)
+		return api.Login{}, loginError(ctx, Stalled(asking, err), op)
 	}
 	// The library waits for a helper without end: one that answers now will do so then.
-	if _, err := s.credentials(ctx, sys, key); api.ErrorCode(err) == api.DeadlineExceeded {
-		return api.Login{}, loginError(ctx, err, op, s.dir)
+	if _, err := c.credentials(ctx, sys, key); api.ErrorCode(err) == api.DeadlineExceeded {
+		return api.Login{}, loginError(ctx, err, op)
 	}
 	logins.Lock()
 	defer logins.Unlock()
@@ -53,14 +53,14 @@ func (s *Store) Login(ctx context.Context, p api.LoginParams) (api.Login, error)
 }
 
 // Logout removes the credentials of a registry from where Login stores them.
-func (s *Store) Logout(ctx context.Context, registry string) error {
-	key, sys, err := s.loginContext(registry)
+func (c *Config) Logout(ctx context.Context, registry string) error {
+	key, sys, err := c.loginContext(registry)
 	if err != nil {
 		return err
 	}
 	op := "log out of " + key
-	if _, err := s.credentials(ctx, sys, key); api.ErrorCode(err) == api.DeadlineExceeded {
-		return loginError(ctx, err, op, s.dir)
+	if _, err := c.credentials(ctx, sys, key); api.ErrorCode(err) == api.DeadlineExceeded {
+		return loginError(ctx, err, op)
 	}
 	logins.Lock()
 	defer logins.Unlock()
@@ -71,7 +71,7 @@ func (s *Store) Logout(ctx context.Context, registry string) error {
 	if removed != nil && !errors.Is(removed, config.ErrNotLoggedIn) {
 		return notStored(removed, "", "they were not removed").WithOp(op)
 	}
-	if left, err := s.credentials(ctx, sys, key); err == nil && left != (types.DockerAuthConfig{}) {
+	if left, err := c.credentials(ctx, sys, key); err == nil && left != (types.DockerAuthConfig{}) {
 		return api.Errorf(api.FailedPrecondition, "%s is still known as %q, by a file that hutch does not write", key,
 			left.Username).
 			WithOp(op).WithHint("docker logout %s removes what docker login stored.", key)
@@ -84,13 +84,13 @@ func (s *Store) Logout(ctx context.Context, registry string) error {
 	return nil
 }
 
-// GetLogin says as whom pulls from a registry come.
-func (s *Store) GetLogin(ctx context.Context, registry string) (api.Login, error) {
-	key, sys, err := s.loginContext(registry)
+// LoginOf says as whom pulls from a registry come.
+func (c *Config) LoginOf(ctx context.Context, registry string) (api.Login, error) {
+	key, sys, err := c.loginContext(registry)
 	if err != nil {
 		return api.Login{}, err
 	}
-	creds, err := s.credentials(ctx, sys, key)
+	creds, err := c.credentials(ctx, sys, key)
 	if err != nil {
 		return api.Login{}, notStored(err, "", "they cannot be read").WithOp("find the login of " + key)
 	}
@@ -123,7 +123,7 @@ func notLoggedIn(key string) error {
 }
 
 // loginContext checks the name of a registry, with or without a path.
-func (s *Store) loginContext(registry string) (key string, sys *types.SystemContext, err error) {
+func (c *Config) loginContext(registry string) (key string, sys *types.SystemContext, err error) {
 	host, rest, namespaced := strings.Cut(registry, "/")
 	name := registry
 	if !namespaced {
@@ -139,12 +139,12 @@ func (s *Store) loginContext(registry string) (key string, sys *types.SystemCont
 		registry = strings.TrimSuffix("docker.io/"+rest, "/")
 		host = "docker.io"
 	}
-	sys, err = s.systemContext(host, registry, platform{})
+	sys, err = c.System(host, registry)
 	return registry, sys, err
 }
 
 // loginError gives an error of asking a registry its code and hint.
-func loginError(ctx context.Context, err error, op, dir string) error {
+func loginError(ctx context.Context, err error, op string) error {
 	var unauthorized docker.ErrUnauthorizedForCredentials
 	switch {
 	case ctx.Err() != nil:
@@ -155,11 +155,21 @@ func loginError(ctx context.Context, err error, op, dir string) error {
 			WithOp(op).
 			WithHint("Check both; where logging in takes two factors a token takes the place of the password. Nothing was stored.")
 	}
-	if noToken(err) == nil && statusOf(err) == http.StatusNotFound {
+	if noToken(err) == nil && StatusOf(err) == http.StatusNotFound {
 		return api.Errorf(api.NotFound, "no registry answers there: %w", err).WithOp(op).
 			WithHint("Check the name and the port: a registry answers on the path /v2/. Nothing was stored.")
 	}
-	return remoteError(err, op, dir)
+	var known *api.Error
+	if errors.As(err, &known) {
+		if known.Op == "" {
+			known.Op = op
+		}
+		return known
+	}
+	if e := Explain(err); e != nil {
+		return e.WithOp(op)
+	}
+	return api.Errorf(api.Internal, "%w", err).WithOp(op)
 }
 
 // notStored is for errors of credential helpers and files. Helpers are other people's

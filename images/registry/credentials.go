@@ -1,4 +1,4 @@
-package images
+package registry
 
 import (
 	"bytes"
@@ -32,11 +32,11 @@ import (
 // here, in the library's order, and what it is told is the result. The entries of the files
 // it reads itself, one file at a time.
 
-// authenticate finds the credentials for an image's registry, so that the library asks no helper.
+// Authenticate finds the credentials for an image's registry, so that the library asks no helper.
 // For mirrors on other hosts, which it does ask for, it makes sure that they answer.
-func (s *Store) authenticate(ctx context.Context, sys *types.SystemContext, named reference.Named) error {
+func (c *Config) Authenticate(ctx context.Context, sys *types.SystemContext, named reference.Named) error {
 	domain := reference.Domain(named)
-	creds, err := s.credentials(ctx, sys, named.Name())
+	creds, err := c.credentials(ctx, sys, named.Name())
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *Store) authenticate(ctx context.Context, sys *types.SystemContext, name
 			if reference.Domain(other.Reference) == domain {
 				continue
 			}
-			if _, err := s.credentials(ctx, sys, other.Reference.Name()); err != nil {
+			if _, err := c.credentials(ctx, sys, other.Reference.Name()); err != nil {
 				return err
 			}
 		}
@@ -64,7 +64,7 @@ func (s *Store) authenticate(ctx context.Context, sys *types.SystemContext, name
 
 // credentials are those for key, a registry that a path may follow; empty ones when nobody
 // has any.
-func (s *Store) credentials(ctx context.Context, sys *types.SystemContext, key string) (types.DockerAuthConfig, error) {
+func (c *Config) credentials(ctx context.Context, sys *types.SystemContext, key string) (types.DockerAuthConfig, error) {
 	helpers, err := sysregistriesv2.CredentialHelpers(sys)
 	if err != nil {
 		return types.DockerAuthConfig{}, fmt.Errorf("read registries.conf: %w", err)
@@ -74,9 +74,9 @@ func (s *Store) credentials(ctx context.Context, sys *types.SystemContext, key s
 	for _, helper := range helpers {
 		var creds types.DockerAuthConfig
 		if helper == sysregistriesv2.AuthenticationFileHelper {
-			creds, err = s.credentialsOfFiles(ctx, sys, key, registry)
+			creds, err = c.credentialsOfFiles(ctx, sys, key, registry)
 		} else {
-			creds, err = s.askHelper(ctx, helper, registry)
+			creds, err = c.askHelper(ctx, helper, registry)
 		}
 		var e *api.Error
 		switch {
@@ -127,7 +127,7 @@ func authFiles(sys *types.SystemContext) []authFile {
 	}
 }
 
-func (s *Store) credentialsOfFiles(ctx context.Context, sys *types.SystemContext, key,
+func (c *Config) credentialsOfFiles(ctx context.Context, sys *types.SystemContext, key,
 	registry string) (types.DockerAuthConfig, error) {
 	for _, f := range authFiles(sys) {
 		h, err := f.helper(registry)
@@ -135,7 +135,7 @@ func (s *Store) credentialsOfFiles(ctx context.Context, sys *types.SystemContext
 			return types.DockerAuthConfig{}, err
 		}
 		if h.name != "" {
-			creds, err := s.askHelper(ctx, h.name, h.server)
+			creds, err := c.askHelper(ctx, h.name, h.server)
 			if err != nil || creds != (types.DockerAuthConfig{}) {
 				return creds, err
 			}
@@ -278,12 +278,12 @@ func hubName(registry string) string {
 
 // askHelper runs a helper for at most as long as a registry may be silent. It returns empty
 // credentials when the helper has none.
-func (s *Store) askHelper(ctx context.Context, helper, server string) (types.DockerAuthConfig, error) {
+func (c *Config) askHelper(ctx context.Context, helper, server string) (types.DockerAuthConfig, error) {
 	name := "docker-credential-" + helper
 	if strings.ContainsRune(helper, '/') {
 		return types.DockerAuthConfig{}, fmt.Errorf("the credential helper %q is no name of a program", name)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, s.opts.Stall, errHelperHangs)
+	limited, cancel := context.WithTimeoutCause(ctx, c.Stall, errHelperHangs)
 	defer cancel()
 	creds, err := client.Get(func(args ...string) client.Program { return newHelper(limited, name, args) }, server)
 	switch {
@@ -292,7 +292,7 @@ func (s *Store) askHelper(ctx context.Context, helper, server string) (types.Doc
 	case errors.Is(context.Cause(limited), errHelperHangs):
 		return types.DockerAuthConfig{},
 			api.Errorf(api.DeadlineExceeded, "the credential helper %s has not answered for %s within %s", name, server,
-				s.opts.Stall).
+				c.Stall).
 				WithHint("Unlock the key ring that it asks, if it has one; echo %s | %s get shows what it does. Else take it out of the file of credentials or of registries.conf.", server, name)
 	case err != nil && credentials.IsErrCredentialsNotFoundMessage(err.Error()):
 		return types.DockerAuthConfig{}, nil

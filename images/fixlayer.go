@@ -55,7 +55,7 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 }
 
 // fixUnit names the repairing layer by the layers it lies on.
-func (s *Store) fixUnit(diffIDs []string) string {
+func (s *folder) fixUnit(diffIDs []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(diffIDs, " ")))
 	return s.layerUnit("fix:" + hex.EncodeToString(sum[:]))
 }

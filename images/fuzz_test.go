@@ -45,7 +45,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"rootfs":{"diff_ids":["sha256:../../x"]}}`))
 	f.Add([]byte(`{"config":null,"rootfs":{"diff_ids":[]}}`))
 	f.Add([]byte(`[]`))
-	s := &Store{}
+	s := &Store{folder: &folder{}}
 	f.Fuzz(func(t *testing.T, blob []byte) {
 		var c *imageConfig
 		var err error

@@ -35,7 +35,7 @@ func (s *Store) GC(inUse func(folder string) bool) (freed int64, err error) {
 }
 
 // candidates are the folders that nobody seems to want.
-func (s *Store) candidates(inUse func(string) bool) ([]string, error) {
+func (s *folder) candidates(inUse func(string) bool) ([]string, error) {
 	marked, err := s.marked()
 	if err != nil {
 		return nil, err
@@ -61,12 +61,12 @@ func (s *Store) candidates(inUse func(string) bool) ([]string, error) {
 // canRemove reports whether the files of a folder belong to ids that this
 // process has. Layers with the owners of a range are out of reach for a single
 // id; a daemon with the range can remove both.
-func (s *Store) canRemove(name string) bool {
-	return !s.opts.SingleUID || strings.HasSuffix(name, singleSuffix) || strings.HasPrefix(name, hostDir+"/")
+func (s *folder) canRemove(name string) bool {
+	return !s.singleUID || strings.HasSuffix(name, singleSuffix) || strings.HasPrefix(name, hostDir+"/")
 }
 
 // marked are the folders that references name, in both ways of unpacking, and those of pins.
-func (s *Store) marked() (map[string]bool, error) {
+func (s *folder) marked() (map[string]bool, error) {
 	entries, err := os.ReadDir(s.path(refsDir))
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Store) marked() (map[string]bool, error) {
 }
 
 // collect removes one folder unless it is wanted after all.
-func (s *Store) collect(name string) (freed int64, err error) {
+func (s *folder) collect(name string) (freed int64, err error) {
 	t, err := s.withdraw(name)
 	if t == nil || err != nil {
 		return 0, err
@@ -107,7 +107,7 @@ func (s *Store) collect(name string) (freed int64, err error) {
 // leases a layer before it writes the reference that names it, so once the exclusive lock is held either the reference
 // is visible or nobody has the layer. Who asks for a lease waits for the lock, and so not for the deletion, which can
 // take long.
-func (s *Store) withdraw(name string) (_ *tmp, err error) {
+func (s *folder) withdraw(name string) (_ *tmp, err error) {
 	dir, err := openDir(s.path(name))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -119,7 +119,7 @@ const (
 )
 
 // layerUnit is the unit of an unpacked layer.
-func (s *Store) layerUnit(diffID string) string {
+func (s *folder) layerUnit(diffID string) string {
 	return path.Join(layersDir, s.folderName(diffID))
 }
 

@@ -77,7 +77,7 @@ func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter)
 // has may not be on disk yet: it counts as fetched, so that it is before an image has it.
 // And when the machine was started anew since it was committed, it may never get there: it
 // is as good as absent. The caller holds the unit's lock, or an image has the layer.
-func (s *Store) leaseLayer(name string) (*layer, error) {
+func (s *folder) leaseLayer(name string) (*layer, error) {
 	l, known, err := s.leaseUnit(name)
 	if l == nil || err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (s *Store) holdLayer(ctx context.Context, diffID string) (*layer, error) {
 
 // leaseUnit leases a layer's unit; nil when it is not there. known is why what is known of
 // it cannot be read.
-func (s *Store) leaseUnit(name string) (l *layer, known, err error) {
+func (s *folder) leaseUnit(name string) (l *layer, known, err error) {
 	lease, err := s.Lease([]string{name})
 	if err != nil {
 		if api.ErrorCode(err) == api.NotFound {
@@ -166,7 +166,7 @@ func (s *Store) download(ctx context.Context, r *remote, blob types.BlobInfo, di
 
 // newUnit makes a temporary folder, which the caller must discard, and in it the
 // folder work that becomes a unit.
-func (s *Store) newUnit() (t *tmp, work string, err error) {
+func (s *folder) newUnit() (t *tmp, work string, err error) {
 	if t, err = s.newTmp(); err != nil {
 		return nil, "", err
 	}
@@ -249,7 +249,7 @@ func limitOf(size int64) int64 {
 // commitLayer makes a verified layer visible and leases it, in the opposite
 // order: a collector of another process may see it as soon as it is visible,
 // and nothing refers to it yet.
-func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) {
+func (s *folder) commitLayer(work, name string, st unpack.Stats) (*layer, error) {
 	if err := writeMeta(work, st); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type leased struct {
 
 // Lease keeps the named folders, each as in Image.Layers or Rootfs.Lower. It
 // fails with not_found when one of them does not exist.
-func (s *Store) Lease(names []string) (*Lease, error) {
+func (s *folder) Lease(names []string) (*Lease, error) {
 	l := &Lease{l: &s.leases}
 	for _, name := range names {
 		name = unit(name)

@@ -50,7 +50,7 @@ func (f *flights) release(key string, mine *flight) {
 
 // lockUnit makes the caller the only goroutine of all processes that makes a
 // unit. The returned function ends that.
-func (s *Store) lockUnit(ctx context.Context, name string) (func(), error) {
+func (s *folder) lockUnit(ctx context.Context, name string) (func(), error) {
 	release, err := s.pulls.acquire(ctx, name)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *Store) lockUnit(ctx context.Context, name string) (func(), error) {
 // lockFile takes the lock locks/<name> against other processes, waiting until
 // ctx ends. The returned function releases it. The lock files are empty and
 // stay: removing a lock file that another process waits for would split it.
-func (s *Store) lockFile(ctx context.Context, name string) (func(), error) {
+func (s *folder) lockFile(ctx context.Context, name string) (func(), error) {
 	p := filepath.Join(s.path(locksDir), name)
 	f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

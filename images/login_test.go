@@ -17,7 +17,8 @@ import (
 // login logs in, and fails the test where an error shows the password.
 func login(t *testing.T, s *Store, registry, user, password string) (api.Login, error) {
 	t.Helper()
-	r, err := s.Registries().Login(t.Context(), api.LoginParams{Registry: registry, Username: user, Password: api.Secret(password)})
+	r, err := s.Registries().Login(t.Context(),
+		api.LoginParams{Registry: registry, Username: user, Password: api.Secret(password)})
 	if err != nil && strings.Contains(err.Error(), password) {
 		t.Errorf("the error shows the password: %v", err)
 	}

@@ -22,7 +22,7 @@ var pinName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
 // Pin keeps the named folders, each as in Rootfs.Lower, until Unpin; the caller has them leased, so that none is gone
 // by now. A pin of that name is replaced.
-func (s *Store) Pin(name string, lower []string) error {
+func (s *folder) Pin(name string, lower []string) error {
 	if !pinName.MatchString(name) {
 		return api.Errorf(api.InvalidArgument, "%q is no name of a pin", name)
 	}
@@ -37,7 +37,7 @@ func (s *Store) Pin(name string, lower []string) error {
 }
 
 // Unpin ends a pin. One that is not there is none.
-func (s *Store) Unpin(name string) error {
+func (s *folder) Unpin(name string) error {
 	err := os.Remove(s.path(path.Join(pinsDir, name+".json")))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -46,7 +46,7 @@ func (s *Store) Unpin(name string) error {
 }
 
 // Pins are the names of all pins.
-func (s *Store) Pins() ([]string, error) {
+func (s *folder) Pins() ([]string, error) {
 	entries, err := os.ReadDir(s.path(pinsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *Store) Pins() ([]string, error) {
 }
 
 // markPinned adds the folders of all pins.
-func (s *Store) markPinned(marked map[string]bool) error {
+func (s *folder) markPinned(marked map[string]bool) error {
 	names, err := s.Pins()
 	if err != nil {
 		return err

@@ -236,7 +236,7 @@ func (s *Store) fetchLayers(ctx context.Context, r *remote, rep *reporter) (got 
 }
 
 // sync writes everything that was unpacked to the disk.
-func (s *Store) sync() error {
+func (s *folder) sync() error {
 	d, err := os.Open(s.dir)
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (s *Store) List() ([]*Image, error) {
 
 // readRef reads one record. It fails with fs.ErrNotExist when the record or
 // one of its layers is not there.
-func (s *Store) readRef(name string) (*Image, error) {
+func (s *folder) readRef(name string) (*Image, error) {
 	data, err := os.ReadFile(s.path(name))
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func decodeStored(data []byte) (r record, err error) {
 	return r, nil
 }
 
-func (s *Store) decodeRecord(data []byte) (*Image, error) {
+func (s *folder) decodeRecord(data []byte) (*Image, error) {
 	r, err := decodeStored(data)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (s *Store) decodeRecord(data []byte) (*Image, error) {
 	return &r.Image, nil
 }
 
-func (s *Store) writeRef(r record) error {
+func (s *folder) writeRef(r record) error {
 	r.Layers = nil
 	data, err := json.Marshal(r)
 	if err != nil {

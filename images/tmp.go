@@ -24,7 +24,7 @@ type tmp struct {
 func (t *tmp) fd() int { return int(t.dir.Fd()) }
 
 // newTmp makes a locked temporary folder. The caller must discard it.
-func (s *Store) newTmp() (*tmp, error) {
+func (s *folder) newTmp() (*tmp, error) {
 	for {
 		p, err := os.MkdirTemp(s.path(tmpDir), "")
 		if err != nil {
@@ -82,7 +82,7 @@ func (t *tmp) remove() error {
 // sweep removes the temporary folders of processes that died. What cannot be
 // removed does not keep a store from being used: files that a daemon with a
 // range of ids left are out of reach without it.
-func (s *Store) sweep() error {
+func (s *folder) sweep() error {
 	entries, err := os.ReadDir(s.path(tmpDir))
 	if err != nil {
 		return err

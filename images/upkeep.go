@@ -109,7 +109,7 @@ func (s *Store) DiskUse(ctx context.Context) (api.ImageDisk, error) {
 }
 
 // unitSizes measures every unit.
-func (s *Store) unitSizes(ctx context.Context) (map[string]int64, error) {
+func (s *folder) unitSizes(ctx context.Context) (map[string]int64, error) {
 	sizes := make(map[string]int64)
 	for _, d := range []string{layersDir, hostDir} {
 		entries, err := os.ReadDir(s.path(d))
@@ -131,7 +131,7 @@ func (s *Store) unitSizes(ctx context.Context) (map[string]int64, error) {
 }
 
 // unitInUse reports whether anybody, of any process, has a lease on a unit.
-func (s *Store) unitInUse(name string) bool {
+func (s *folder) unitInUse(name string) bool {
 	if s.leases.held(name) {
 		return true
 	}

@@ -64,7 +64,8 @@ func (c *Config) Authenticate(ctx context.Context, sys *types.SystemContext, nam
 
 // credentials are those for key, a registry that a path may follow; empty ones when nobody
 // has any.
-func (c *Config) credentials(ctx context.Context, sys *types.SystemContext, key string) (types.DockerAuthConfig, error) {
+func (c *Config) credentials(ctx context.Context, sys *types.SystemContext,
+	key string) (types.DockerAuthConfig, error) {
 	helpers, err := sysregistriesv2.CredentialHelpers(sys)
 	if err != nil {
 		return types.DockerAuthConfig{}, fmt.Errorf("read registries.conf: %w", err)

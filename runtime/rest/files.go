@@ -28,11 +28,11 @@ func fileRoutes() []route {
 			summary: "Reads a file.",
 			also: map[int]string{http.StatusPartialContent: "The part that was asked for.",
 				http.StatusNotModified: "It is the one that the client has."},
-			serve: (*Server).readFile},
+			serve: readFile},
 		{method: "GET", path: files + "/list", name: "listFiles", tag: "files", answer: of[api.FileList](),
 			query:   append(where, parameter{name: "depth", kind: "integer", doc: "levels of folders; default 1"}),
 			summary: "Lists a folder: each folder before what it holds, names in order.",
-			paged:   true, serve: (*Server).listFiles},
+			paged:   true, serve: listFiles},
 		{method: "GET", path: files + "/stat", name: "statFile", tag: "files", query: where, answer: of[api.File](),
 			summary: "Describes a file or folder.",
 			serve: plain(func(s *Server, r *http.Request) (any, error) {
@@ -47,15 +47,15 @@ func fileRoutes() []route {
 				{name: "If-Match", kind: "string", doc: "an ETag: fails with 412 where the file is another"},
 				{name: "If-None-Match", kind: "string", doc: "*: fails with 412 where there is a file"}},
 			notes: "Missing folders above it are made.",
-			serve: (*Server).putFile},
+			serve: putFile},
 		{method: "POST", path: files, name: "uploadFiles", tag: "files", bodies: []string{formData, octets},
 			query: []parameter{{name: "path", kind: "string",
 				doc: "where the file goes: its path, or a folder's with / " +
 					"at its end; a part of the form named path says the same for the files after it"}, userQuery},
 			answer: of[Written](), code: http.StatusCreated, summary: "Writes the files of a form, or the body as one.",
-			serve: (*Server).upload},
+			serve: upload},
 		{method: "PATCH", path: files, name: "changeFiles", tag: "files", body: of[FileChange](),
-			summary: "Makes a folder, or renames a file or folder.", serve: asked((*Server).changeFile)},
+			summary: "Makes a folder, or renames a file or folder.", serve: asked(changeFile)},
 		{method: "DELETE", path: files, name: "removeFile", tag: "files", query: append(where,
 			parameter{name: "recursive", kind: "boolean", doc: "a folder with all that is in it"}),
 			summary: "Removes a file or folder.",
@@ -77,7 +77,7 @@ func fileOf(r *http.Request) api.FileParams {
 
 func isTrue(text string) bool { v, err := strconv.ParseBool(text); return err == nil && v }
 
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request) (any, error) {
+func readFile(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, s.SendFile(w, r, fileOf(r))
 }
 
@@ -110,7 +110,7 @@ func etag(st *api.File) string { return `"` + st.Version + `"` }
 
 // listFiles lists a page of a folder. The token of the next one is a number of entries: files that come and go
 // meanwhile shift it.
-func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) (any, error) {
+func listFiles(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 	p := fileOf(r)
 	limit, last, err := pageOf(r)
 	if err != nil {
@@ -228,7 +228,7 @@ func (f *remote) end() {
 	f.pipe = nil
 }
 
-func (s *Server) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
+func putFile(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 	p := fileOf(r)
 	q := api.FileWriteParams{FileParams: p, Mode: r.URL.Query().Get("mode"), Parents: true,
 		Exclusive: r.Header.Get("If-None-Match") == "*"}
@@ -344,7 +344,7 @@ func (s *Server) Upload(w http.ResponseWriter, r *http.Request) io.Reader {
 	return http.MaxBytesReader(w, io.NopCloser(slowReader{r, http.NewResponseController(w)}), s.cfg.MaxUpload)
 }
 
-func (s *Server) upload(w http.ResponseWriter, r *http.Request) (any, error) {
+func upload(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 	if !isMedia(r.Header.Get("Content-Type"), formData) {
 		p := fileOf(r)
 		if strings.HasSuffix(p.Path, "/") {
@@ -429,7 +429,7 @@ func FormError(err error) error {
 	return api.Errorf(api.InvalidArgument, "the form cannot be read: %w", err).WithHint("let the HTTP library make it")
 }
 
-func (s *Server) changeFile(r *http.Request, c *FileChange) (any, error) {
+func changeFile(s *Server, r *http.Request, c *FileChange) (any, error) {
 	switch {
 	case c.Make != "" && c.From == "" && c.To == "":
 		_, err := do(r.Context(), s, api.CallFSMkdir, api.FileMkdirParams{FileParams: api.FileParams{Sandbox: ref(r),

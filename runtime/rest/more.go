@@ -86,7 +86,7 @@ func moreRoutes() []route {
 				return Ports{Ports: list(all.Ports, portOf)}, err
 			})},
 		{method: "DELETE", path: oneSandbox + "/ports/{port}", name: "closePort", tag: "ports",
-			summary: "Closes a port, with the connections to it.", serve: plain((*Server).closePort)},
+			summary: "Closes a port, with the connections to it.", serve: plain(closePort)},
 		{method: "POST", path: oneSandbox + "/code", name: "runCode", tag: "code", body: of[Code](),
 			answer: of[api.CodeResult](), summary: "Runs code in an interpreter that is kept for the next.",
 			notes: "Figures, tables and values of the last expression are artifacts of the answer.",
@@ -97,7 +97,7 @@ func moreRoutes() []route {
 					doc: "only these kinds, joined by commas: sandbox.state, exec.exited, tool.call, tool.message, network.denied, ..."},
 				{name: "sandbox", kind: "string", doc: "only those of this sandbox, by id or name"}},
 			summary: "Streams what happens, from now on or from the event after Last-Event-ID.",
-			notes:   "An event of kind gap stands for those that are lost.", serve: (*Server).events},
+			notes:   "An event of kind gap stands for those that are lost.", serve: followEvents},
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Server) idOf(r *http.Request) (string, error) {
 	return sb.ID, err
 }
 
-func (s *Server) closePort(r *http.Request) (any, error) {
+func closePort(s *Server, r *http.Request) (any, error) {
 	port, err := whole(r.PathValue("port"))
 	if err != nil {
 		return nil, err

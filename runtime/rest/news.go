@@ -130,8 +130,8 @@ func (n *news) after(seq int64) (found []api.Event, next int64, missing bool, gr
 	return found, n.next, n.next > 0 && seq < first, n.grown, n.err
 }
 
-// events streams what happens.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) (any, error) {
+// followEvents streams what happens.
+func followEvents(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 	id, err := s.idOf(r)
 	if err != nil {
 		return nil, err

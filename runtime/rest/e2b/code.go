@@ -71,8 +71,21 @@ type codeContext struct {
 	Cwd      string `json:"cwd"`
 }
 
+// interpreter is what E2B's server for code in a sandbox serves.
+type interpreter struct{ *Server }
+
+func (s interpreter) routes() map[string]boxHandler {
+	return map[string]boxHandler{
+		"POST /execute":                    s.execute,
+		"GET /contexts":                    s.listContexts,
+		"POST /contexts":                   s.makeContext,
+		"DELETE /contexts/{context}":       s.endContext,
+		"POST /contexts/{context}/restart": s.restartContext,
+	}
+}
+
 // kept lists the contexts of a sandbox.
-func (s *Server) kept(ctx context.Context, c *call) ([]codeContext, error) {
+func (s interpreter) kept(ctx context.Context, c *call) ([]codeContext, error) {
 	all, err := rest.Do(ctx, s.rest, api.CallCodeContexts, api.SandboxParams{Sandbox: c.sb.ID})
 	list := make([]codeContext, 0, len(all.Contexts))
 	for _, k := range all.Contexts {
@@ -103,7 +116,7 @@ func nameOfContext(id string) string {
 }
 
 // contextOf finds the context that the path of a request names.
-func (s *Server) contextOf(ctx context.Context, c *call, id string) (codeContext, error) {
+func (s interpreter) contextOf(ctx context.Context, c *call, id string) (codeContext, error) {
 	all, err := s.kept(ctx, c)
 	for _, k := range all {
 		if k.ID == id {
@@ -117,7 +130,7 @@ func (s *Server) contextOf(ctx context.Context, c *call, id string) (codeContext
 }
 
 // run runs code that is ours or the client's.
-func (s *Server) run(ctx context.Context, c *call, language, id, code string) (api.CodeResult, error) {
+func (s interpreter) run(ctx context.Context, c *call, language, id, code string) (api.CodeResult, error) {
 	p := api.CodeParams{Sandbox: c.sb.ID, Language: language, Code: code, User: c.user,
 		TimeoutS: api.MaxCodeTimeoutS, OutputBytes: api.DefaultOutputBytes}
 	if api.KeepsContext(language) {
@@ -129,7 +142,7 @@ func (s *Server) run(ctx context.Context, c *call, language, id, code string) (a
 }
 
 // ours runs code that prepares an interpreter.
-func (s *Server) ours(ctx context.Context, c *call, language, id, code string) error {
+func (s interpreter) ours(ctx context.Context, c *call, language, id, code string) error {
 	res, err := s.run(ctx, c, language, id, code)
 	if err == nil && res.Error != nil {
 		err = api.Errorf(api.InvalidArgument, "%s: %s", res.Error.Name, res.Error.Value)
@@ -138,7 +151,7 @@ func (s *Server) ours(ctx context.Context, c *call, language, id, code string) e
 }
 
 // begin begins a context in a folder.
-func (s *Server) begin(ctx context.Context, c *call, k codeContext) error {
+func (s interpreter) begin(ctx context.Context, c *call, k codeContext) error {
 	where, err := json.Marshal(k.Cwd) // a literal in both languages
 	if err != nil {
 		return err
@@ -150,7 +163,7 @@ func (s *Server) begin(ctx context.Context, c *call, k codeContext) error {
 	return s.ours(ctx, c, k.Language, k.ID, code)
 }
 
-func (s *Server) listContexts(w http.ResponseWriter, r *http.Request, c *call) error {
+func (s interpreter) listContexts(w http.ResponseWriter, r *http.Request, c *call) error {
 	all, err := s.kept(r.Context(), c)
 	if err == nil {
 		reply(w, http.StatusOK, all)
@@ -158,7 +171,7 @@ func (s *Server) listContexts(w http.ResponseWriter, r *http.Request, c *call) e
 	return err
 }
 
-func (s *Server) makeContext(w http.ResponseWriter, r *http.Request, c *call) error {
+func (s interpreter) makeContext(w http.ResponseWriter, r *http.Request, c *call) error {
 	var asked struct{ Language, Cwd string }
 	if err := decode(w, r, &asked); err != nil {
 		return err
@@ -179,7 +192,7 @@ func (s *Server) makeContext(w http.ResponseWriter, r *http.Request, c *call) er
 	return nil
 }
 
-func (s *Server) endContext(w http.ResponseWriter, r *http.Request, c *call) error {
+func (s interpreter) endContext(w http.ResponseWriter, r *http.Request, c *call) error {
 	k, err := s.contextOf(r.Context(), c, r.PathValue("context"))
 	if err == nil {
 		err = s.end(r.Context(), c, k)
@@ -190,7 +203,7 @@ func (s *Server) endContext(w http.ResponseWriter, r *http.Request, c *call) err
 	return err
 }
 
-func (s *Server) end(ctx context.Context, c *call, k codeContext) error {
+func (s interpreter) end(ctx context.Context, c *call, k codeContext) error {
 	_, err := rest.Do(ctx, s.rest, api.CallCodeEnd, api.CodeContextParams{Sandbox: c.sb.ID, Language: k.Language,
 		Context: nameOfContext(k.ID)})
 	if api.ErrorCode(err) == api.NotFound { // it has not begun
@@ -199,7 +212,7 @@ func (s *Server) end(ctx context.Context, c *call, k codeContext) error {
 	return err
 }
 
-func (s *Server) restartContext(w http.ResponseWriter, r *http.Request, c *call) error {
+func (s interpreter) restartContext(w http.ResponseWriter, r *http.Request, c *call) error {
 	k, err := s.contextOf(r.Context(), c, r.PathValue("context"))
 	if err == nil {
 		err = s.end(r.Context(), c, k)
@@ -222,7 +235,7 @@ type execution struct {
 }
 
 // where is the language of code, and the context that runs it.
-func (s *Server) where(ctx context.Context, c *call, e *execution) (language, id string, err error) {
+func (s interpreter) where(ctx context.Context, c *call, e *execution) (language, id string, err error) {
 	if e.ContextID != nil && *e.ContextID != "" {
 		k, err := s.contextOf(ctx, c, *e.ContextID)
 		return k.Language, k.ID, err
@@ -240,7 +253,7 @@ func (s *Server) where(ctx context.Context, c *call, e *execution) (language, id
 }
 
 // execute runs code, and answers with one JSON object a line: what it wrote, what it shows, how it failed.
-func (s *Server) execute(w http.ResponseWriter, r *http.Request, c *call) error {
+func (s interpreter) execute(w http.ResponseWriter, r *http.Request, c *call) error {
 	var e execution
 	if err := decode(w, r, &e); err != nil {
 		return err
@@ -293,7 +306,7 @@ func exported(env map[string]string) (string, error) {
 
 // setEnv sets variables for one run: by code ahead of the client's, or in the interpreter, which goes on with those
 // that it had.
-func (s *Server) setEnv(ctx context.Context, c *call, language, id string, env map[string]string) (ahead string,
+func (s interpreter) setEnv(ctx context.Context, c *call, language, id string, env map[string]string) (ahead string,
 	back func(), err error) {
 	if len(env) == 0 {
 		return "", func() {}, nil

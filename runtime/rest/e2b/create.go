@@ -28,7 +28,7 @@ type origin struct {
 
 // resolve finds what a template's name stands for. A name that could be an image's is one only if it is here or says
 // so, by a tag or registry: E2B's errors are of unknown templates, and not of Docker Hub's.
-func (s *Server) resolve(ctx context.Context, name string) (origin, error) {
+func (s control) resolve(ctx context.Context, name string) (origin, error) {
 	shots, err := s.rest.Snapshots(ctx, "")
 	if err != nil {
 		return origin{}, err
@@ -82,7 +82,7 @@ func (n *newSandbox) refused() error {
 	return nil
 }
 
-func (s *Server) create(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) create(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var n newSandbox
 	if err := decode(w, r, &n); err != nil {
 		return 0, nil, err
@@ -145,7 +145,7 @@ func (n *newSandbox) timeout() *float64 {
 	return &t
 }
 
-func (s *Server) ofTemplate(r *http.Request, n *newSandbox, from origin, own map[string]string) (string, error) {
+func (s control) ofTemplate(r *http.Request, n *newSandbox, from origin, own map[string]string) (string, error) {
 	policy, err := n.policy()
 	if err != nil {
 		return "", err
@@ -168,7 +168,7 @@ func (s *Server) ofTemplate(r *http.Request, n *newSandbox, from origin, own map
 }
 
 // ofSnapshot makes a sandbox that goes on from the files of a snapshot. What it was made with stays.
-func (s *Server) ofSnapshot(r *http.Request, n *newSandbox, snapshot string, own map[string]string) (string, error) {
+func (s control) ofSnapshot(r *http.Request, n *newSandbox, snapshot string, own map[string]string) (string, error) {
 	ctx := r.Context()
 	if len(n.EnvVars) > 0 || n.AutoPause {
 		return "", api.Errorf(api.InvalidArgument,
@@ -198,7 +198,7 @@ func (s *Server) ofSnapshot(r *http.Request, n *newSandbox, snapshot string, own
 }
 
 // extend has a sandbox live for so many seconds from now on. As with E2B 0 is its end, which is no end to the daemon.
-func (s *Server) extend(ctx context.Context, id string, seconds float64) error {
+func (s control) extend(ctx context.Context, id string, seconds float64) error {
 	seconds = max(seconds, 0.001)
 	if err := rest.MayLive(ctx, seconds); err != nil {
 		return err
@@ -208,14 +208,14 @@ func (s *Server) extend(ctx context.Context, id string, seconds float64) error {
 }
 
 // endless takes the end of a sandbox away.
-func (s *Server) endless(ctx context.Context, id string) error {
+func (s control) endless(ctx context.Context, id string) error {
 	none := 0.0
 	_, err := rest.Do(ctx, s.rest, api.CallSandboxUpdate, api.UpdateParams{Sandbox: id, TTLS: &none})
 	return err
 }
 
 // alias says whether there is a template of a name.
-func (s *Server) alias(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) alias(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	name := r.PathValue("name")
 	if _, err := s.resolve(r.Context(), name); err != nil {
 		return 0, nil, err

@@ -75,14 +75,16 @@ func (s *Server) Close() error {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)
-	for pattern, h := range s.apiRoutes() {
+	for pattern, h := range (control{s}).routes() {
 		mux.Handle(pattern, s.withKey(h))
 	}
-	for pattern, h := range s.boxRoutes() {
-		mux.Handle(pattern, s.inSandbox(pattern, h))
+	for _, routes := range []map[string]boxHandler{envd{s}.routes(), interpreter{s}.routes()} {
+		for pattern, h := range routes {
+			mux.Handle(pattern, s.inSandbox(pattern, h))
+		}
 	}
-	mux.Handle("GET /files", http.HandlerFunc(s.readFile))
-	mux.Handle("POST /files", http.HandlerFunc(s.writeFiles))
+	mux.HandleFunc("GET /files", envd{s}.readFile)
+	mux.HandleFunc("POST /files", envd{s}.writeFiles)
 	for path, why := range absent {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotImplemented, why) })
 	}

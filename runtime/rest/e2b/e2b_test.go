@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -154,7 +155,9 @@ func FuzzMessages(f *testing.F) {
 	s := alone(f)
 	var paths []string
 	handlers := map[string]http.Handler{}
-	for pattern, h := range s.boxRoutes() {
+	routes := envd{s}.routes()
+	maps.Copy(routes, interpreter{s}.routes())
+	for pattern, h := range routes {
 		path := strings.Fields(pattern)[1]
 		paths = append(paths, path)
 		handlers[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -201,7 +204,7 @@ func FuzzForm(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/files", http.NoBody)
 		c := &call{sb: api.Sandbox{ID: "sb_a", Workdir: "/home/user"}}
 		cost.Of(t, len(body), func() {
-			done, _ := s.parts(httptest.NewRecorder(), r, c, multipart.NewReader(bytes.NewReader(body), boundary), "")
+			done, _ := envd{s}.parts(httptest.NewRecorder(), r, c, multipart.NewReader(bytes.NewReader(body), boundary), "")
 			if len(done) > 0 {
 				t.Errorf("without a daemon %v was written", done)
 			}

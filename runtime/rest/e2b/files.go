@@ -27,7 +27,7 @@ type written struct {
 }
 
 // ofFiles finds the sandbox whose files a request is about: by its token, or by the signature of a URL.
-func (s *Server) ofFiles(operation string, h boxHandler) http.Handler {
+func (s envd) ofFiles(operation string, h boxHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		named := func(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -51,7 +51,7 @@ func (s *Server) ofFiles(operation string, h boxHandler) http.Handler {
 	})
 }
 
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
+func (s envd) readFile(w http.ResponseWriter, r *http.Request) {
 	s.ofFiles("read", func(w http.ResponseWriter, r *http.Request, c *call) error {
 		err := s.rest.SendFile(w, r, fileOf(c, r.URL.Query().Get("path")))
 		if api.ErrorCode(err) == api.FailedPrecondition { // no regular file
@@ -62,7 +62,7 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
 	}).ServeHTTP(w, r)
 }
 
-func (s *Server) writeFiles(w http.ResponseWriter, r *http.Request) {
+func (s envd) writeFiles(w http.ResponseWriter, r *http.Request) {
 	s.ofFiles("write", func(w http.ResponseWriter, r *http.Request, c *call) error {
 		done, err := s.received(w, r, c)
 		if api.ErrorCode(err) == api.ResourceExhausted {
@@ -78,7 +78,7 @@ func (s *Server) writeFiles(w http.ResponseWriter, r *http.Request) {
 }
 
 // received writes the files of a request, which is a form or the bytes of one file.
-func (s *Server) received(w http.ResponseWriter, r *http.Request, c *call) ([]written, error) {
+func (s envd) received(w http.ResponseWriter, r *http.Request, c *call) ([]written, error) {
 	src, err := unpacked(s.rest.Upload(w, r), r.Header.Get("Content-Encoding"), s.rest.MaxUpload())
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // parts writes the files of a form as they come: each to the path that is its name, or a single one to that of the URL.
-func (s *Server) parts(w http.ResponseWriter, r *http.Request, c *call, form *multipart.Reader, to string) ([]written,
+func (s envd) parts(w http.ResponseWriter, r *http.Request, c *call, form *multipart.Reader, to string) ([]written,
 	error) {
 	done := []written{}
 	for range maxParts {
@@ -156,7 +156,7 @@ func (s *Server) parts(w http.ResponseWriter, r *http.Request, c *call, form *mu
 		WithHint("send the files in several requests")
 }
 
-func (s *Server) stored(w http.ResponseWriter, r *http.Request, c *call, to string, src io.Reader) (written, error) {
+func (s envd) stored(w http.ResponseWriter, r *http.Request, c *call, to string, src io.Reader) (written, error) {
 	if to == "" {
 		return written{}, api.Errorf(api.InvalidArgument, "path: missing").WithHint("say where the file goes")
 	}

@@ -45,7 +45,7 @@ func metadataOf(f *api.File) map[string]string {
 const maxLinks = 1000
 
 // entryOf describes a file that is at a path.
-func (s *Server) entryOf(ctx context.Context, c *call, p api.FileParams, f *api.File, follow bool) entryInfo {
+func (s envd) entryOf(ctx context.Context, c *call, p api.FileParams, f *api.File, follow bool) entryInfo {
 	mode, _ := strconv.ParseUint(f.Mode, 8, 16)
 	e := entryInfo{Name: path.Base(p.Path), Type: typeOf(f.Type), Path: p.Path, Size: int64Text(f.Size),
 		Mode: uint32(mode), Permissions: permissions(f.Type, mode),
@@ -109,7 +109,7 @@ func nameOf(c *call, id uint32, group bool) string {
 	}
 }
 
-func (s *Server) look(ctx context.Context, c *call, p api.FileParams) (*entryResponse, error) {
+func (s envd) look(ctx context.Context, c *call, p api.FileParams) (*entryResponse, error) {
 	f, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p, Attributes: true})
 	if err != nil {
 		return nil, err
@@ -117,11 +117,11 @@ func (s *Server) look(ctx context.Context, c *call, p api.FileParams) (*entryRes
 	return &entryResponse{s.entryOf(ctx, c, p, &f, true)}, nil
 }
 
-func (s *Server) stat(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
+func (s envd) stat(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
 	return s.look(ctx, c, fileOf(c, req.Path))
 }
 
-func (s *Server) makeDir(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
+func (s envd) makeDir(ctx context.Context, c *call, req *pathRequest) (*entryResponse, error) {
 	p := fileOf(c, req.Path)
 	made, err := rest.Do(ctx, s.rest, api.CallFSMkdir, api.FileMkdirParams{FileParams: p, Parents: true})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Server) makeDir(ctx context.Context, c *call, req *pathRequest) (*entry
 	return s.look(ctx, c, p)
 }
 
-func (s *Server) move(ctx context.Context, c *call, req *moveRequest) (*entryResponse, error) {
+func (s envd) move(ctx context.Context, c *call, req *moveRequest) (*entryResponse, error) {
 	p, to := fileOf(c, req.Source), fileOf(c, req.Destination)
 	if _, err := s.look(ctx, c, p); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (s *Server) move(ctx context.Context, c *call, req *moveRequest) (*entryRes
 	return s.look(ctx, c, to)
 }
 
-func (s *Server) listDir(ctx context.Context, c *call, req *listDirRequest) (*listDirResponse, error) {
+func (s envd) listDir(ctx context.Context, c *call, req *listDirRequest) (*listDirResponse, error) {
 	p := api.FileListParams{FileParams: fileOf(c, req.Path), Limit: api.MaxListLimit, Attributes: true}
 	if req.Depth > 1 {
 		p.Recursive, p.Depth = true, int(min(req.Depth, 1000))
@@ -175,7 +175,7 @@ func (s *Server) listDir(ctx context.Context, c *call, req *listDirRequest) (*li
 	return res, nil
 }
 
-func (s *Server) remove(ctx context.Context, c *call, req *pathRequest) (*empty, error) {
+func (s envd) remove(ctx context.Context, c *call, req *pathRequest) (*empty, error) {
 	_, err := rest.Do(ctx, s.rest, api.CallFSRemove, api.FileRemoveParams{FileParams: fileOf(c, req.Path),
 		Recursive: true, MissingOK: true})
 	return &empty{}, err

@@ -101,7 +101,7 @@ func networkOf(p *api.NetPolicy) *network {
 	return n
 }
 
-func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) setNetwork(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var n network
 	if err := decode(w, r, &n); err != nil {
 		return 0, nil, err

@@ -25,43 +25,35 @@ const (
 	maxWatched = 1800
 )
 
-func (s *Server) boxRoutes() map[string]boxHandler {
-	const process, files = "/process.Process/", "/filesystem.Filesystem/"
-	all := map[string]boxHandler{
-		process + "List":        unary(process+"List", s.list),
-		process + "Start":       stream(process+"Start", s.start),
-		process + "Connect":     stream(process+"Connect", s.connect),
-		process + "Update":      unary(process+"Update", s.resize),
-		process + "SendInput":   unary(process+"SendInput", s.sendInput),
-		process + "StreamInput": input(process+"StreamInput", s.streamInput),
-		process + "CloseStdin":  unary(process+"CloseStdin", s.closeStdin),
-		process + "SendSignal":  unary(process+"SendSignal", s.signal),
+// envd is what E2B's daemon in a sandbox serves: processes and files.
+type envd struct{ *Server }
 
-		files + "Stat":             unary(files+"Stat", s.stat),
-		files + "MakeDir":          unary(files+"MakeDir", s.makeDir),
-		files + "Move":             unary(files+"Move", s.move),
-		files + "ListDir":          unary(files+"ListDir", s.listDir),
-		files + "Remove":           unary(files+"Remove", s.remove),
-		files + "WatchDir":         stream(files+"WatchDir", s.watchDir),
-		files + "CreateWatcher":    unary(files+"CreateWatcher", s.createWatcher),
-		files + "GetWatcherEvents": unary(files+"GetWatcherEvents", s.watcherEvents),
-		files + "RemoveWatcher":    unary(files+"RemoveWatcher", s.removeWatcher),
+func (s envd) routes() map[string]boxHandler {
+	const process, files = "/process.Process/", "/filesystem.Filesystem/"
+	return map[string]boxHandler{
+		"POST " + process + "List":        unary(process+"List", s.list),
+		"POST " + process + "Start":       stream(process+"Start", s.start),
+		"POST " + process + "Connect":     stream(process+"Connect", s.connect),
+		"POST " + process + "Update":      unary(process+"Update", s.resize),
+		"POST " + process + "SendInput":   unary(process+"SendInput", s.sendInput),
+		"POST " + process + "StreamInput": input(process+"StreamInput", s.streamInput),
+		"POST " + process + "CloseStdin":  unary(process+"CloseStdin", s.closeStdin),
+		"POST " + process + "SendSignal":  unary(process+"SendSignal", s.signal),
+
+		"POST " + files + "Stat":             unary(files+"Stat", s.stat),
+		"POST " + files + "MakeDir":          unary(files+"MakeDir", s.makeDir),
+		"POST " + files + "Move":             unary(files+"Move", s.move),
+		"POST " + files + "ListDir":          unary(files+"ListDir", s.listDir),
+		"POST " + files + "Remove":           unary(files+"Remove", s.remove),
+		"POST " + files + "WatchDir":         stream(files+"WatchDir", s.watchDir),
+		"POST " + files + "CreateWatcher":    unary(files+"CreateWatcher", s.createWatcher),
+		"POST " + files + "GetWatcherEvents": unary(files+"GetWatcherEvents", s.watcherEvents),
+		"POST " + files + "RemoveWatcher":    unary(files+"RemoveWatcher", s.removeWatcher),
 	}
-	routes := map[string]boxHandler{
-		"POST /execute":                    s.execute,
-		"GET /contexts":                    s.listContexts,
-		"POST /contexts":                   s.makeContext,
-		"DELETE /contexts/{context}":       s.endContext,
-		"POST /contexts/{context}/restart": s.restartContext,
-	}
-	for path, h := range all {
-		routes["POST "+path] = h
-	}
-	return routes
 }
 
 // list lists what runs. Interpreters, shells that are kept and programs that watch are hutch's.
-func (s *Server) list(ctx context.Context, c *call, _ *empty) (*listResponse, error) {
+func (s envd) list(ctx context.Context, c *call, _ *empty) (*listResponse, error) {
 	running, err := s.running(ctx, c)
 	if err != nil {
 		return nil, err
@@ -79,7 +71,7 @@ func (s *Server) list(ctx context.Context, c *call, _ *empty) (*listResponse, er
 	return res, nil
 }
 
-func (s *Server) running(ctx context.Context, c *call) ([]api.Exec, error) {
+func (s envd) running(ctx context.Context, c *call) ([]api.Exec, error) {
 	all, err := rest.Do(ctx, s.rest, api.CallExecList, api.SandboxParams{Sandbox: c.sb.ID})
 	return slices.DeleteFunc(all.Execs, func(e api.Exec) bool {
 		return e.Kept || e.State != api.ExecRunning || slices.Contains(e.Argv, watchProgram)
@@ -87,7 +79,7 @@ func (s *Server) running(ctx context.Context, c *call) ([]api.Exec, error) {
 }
 
 // find finds the process that a request names, among those that run.
-func (s *Server) find(ctx context.Context, c *call, sel selector) (api.Exec, error) {
+func (s envd) find(ctx context.Context, c *call, sel selector) (api.Exec, error) {
 	if sel.PID == nil {
 		return api.Exec{}, api.Errorf(api.InvalidArgument, "the process is not named by its pid").
 			WithHint("tags are not kept")
@@ -105,7 +97,7 @@ func (s *Server) find(ctx context.Context, c *call, sel selector) (api.Exec, err
 }
 
 // start starts a process and sends what it does. It outlives its client, but not the timeout that this names.
-func (s *Server) start(ctx context.Context, c *call, req *startRequest, send func(*eventResponse) error) error {
+func (s envd) start(ctx context.Context, c *call, req *startRequest, send func(*eventResponse) error) error {
 	p := api.ExecParams{Sandbox: c.sb.ID, Argv: append([]string{req.Process.Cmd}, req.Process.Args...),
 		Env: req.Process.Envs, User: c.user, Background: req.PTY == nil && req.Stdin != nil && !*req.Stdin}
 	if req.Process.Cwd != nil && *req.Process.Cwd != "" {
@@ -164,7 +156,7 @@ func (p *ptySize) api() *api.Pty {
 }
 
 // connect follows a process that runs, from now on.
-func (s *Server) connect(ctx context.Context, c *call, req *connectRequest, send func(*eventResponse) error) error {
+func (s envd) connect(ctx context.Context, c *call, req *connectRequest, send func(*eventResponse) error) error {
 	e, err := s.find(ctx, c, req.Process)
 	if err != nil {
 		return err
@@ -176,7 +168,7 @@ func (s *Server) connect(ctx context.Context, c *call, req *connectRequest, send
 }
 
 // follow sends what a process writes, and how it ends. A daemon that is replaced meanwhile has its output still.
-func (s *Server) follow(ctx context.Context, c *call, exec string, tty bool, from api.Offsets,
+func (s envd) follow(ctx context.Context, c *call, exec string, tty bool, from api.Offsets,
 	send func(*eventResponse) error) error {
 	for {
 		a, err := s.rest.Attach(ctx, exec, from)
@@ -248,7 +240,7 @@ func ended(res *api.ExecResult) (*endEvent, error) {
 	return e, nil
 }
 
-func (s *Server) resize(ctx context.Context, c *call, req *updateRequest) (*empty, error) {
+func (s envd) resize(ctx context.Context, c *call, req *updateRequest) (*empty, error) {
 	e, err := s.find(ctx, c, req.Process)
 	if err == nil && req.PTY != nil && req.PTY.Size != nil {
 		_, err = rest.Do(ctx, s.rest, api.CallExecResize, api.ResizeParams{Exec: e.Exec, Pty: *req.PTY.Size.api()})
@@ -256,7 +248,7 @@ func (s *Server) resize(ctx context.Context, c *call, req *updateRequest) (*empt
 	return &empty{}, err
 }
 
-func (s *Server) sendInput(ctx context.Context, c *call, req *sendInputRequest) (*empty, error) {
+func (s envd) sendInput(ctx context.Context, c *call, req *sendInputRequest) (*empty, error) {
 	e, err := s.find(ctx, c, req.Process)
 	if err == nil {
 		err = s.write(ctx, &e, req.Input)
@@ -267,7 +259,7 @@ func (s *Server) sendInput(ctx context.Context, c *call, req *sendInputRequest) 
 // maxPiece bounds what is written by one call of the daemon's.
 const maxPiece = 1 << 20
 
-func (s *Server) write(ctx context.Context, e *api.Exec, in processInput) error {
+func (s envd) write(ctx context.Context, e *api.Exec, in processInput) error {
 	if len(in.Stdin) > 0 && e.TTY || len(in.PTY) > 0 && !e.TTY {
 		return api.Errorf(api.FailedPrecondition, "process %d takes input of the other kind", e.PID).
 			WithHint("a terminal takes pty, another process stdin")
@@ -282,7 +274,7 @@ func (s *Server) write(ctx context.Context, e *api.Exec, in processInput) error 
 }
 
 // streamInput writes what comes to the process that the first message names.
-func (s *Server) streamInput(ctx context.Context, c *call, next func() (*streamInputRequest, error)) (*empty, error) {
+func (s envd) streamInput(ctx context.Context, c *call, next func() (*streamInputRequest, error)) (*empty, error) {
 	var e *api.Exec
 	for {
 		req, err := next()
@@ -307,7 +299,7 @@ func (s *Server) streamInput(ctx context.Context, c *call, next func() (*streamI
 	}
 }
 
-func (s *Server) closeStdin(ctx context.Context, c *call, req *connectRequest) (*empty, error) {
+func (s envd) closeStdin(ctx context.Context, c *call, req *connectRequest) (*empty, error) {
 	e, err := s.find(ctx, c, req.Process)
 	if err == nil && e.TTY {
 		err = api.Errorf(api.FailedPrecondition, "process %d has a terminal", e.PID).WithHint("send it Ctrl-D: 0x04")
@@ -318,7 +310,7 @@ func (s *Server) closeStdin(ctx context.Context, c *call, req *connectRequest) (
 	return &empty{}, err
 }
 
-func (s *Server) signal(ctx context.Context, c *call, req *signalRequest) (*empty, error) {
+func (s envd) signal(ctx context.Context, c *call, req *signalRequest) (*empty, error) {
 	e, err := s.find(ctx, c, req.Process)
 	if err != nil {
 		return nil, err

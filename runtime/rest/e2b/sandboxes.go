@@ -26,7 +26,10 @@ const (
 // defaultTimeout is how long a sandbox lives whose creator does not say, in seconds.
 const defaultTimeout = 300
 
-func (s *Server) apiRoutes() map[string]handler {
+// control is what E2B serves for an account: sandboxes, snapshots, templates.
+type control struct{ *Server }
+
+func (s control) routes() map[string]handler {
 	const one = "/sandboxes/{sandbox}"
 	return map[string]handler{
 		"POST /sandboxes":               s.create,
@@ -99,7 +102,7 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-func (s *Server) sandboxOf(r *http.Request, id, template string) sandbox {
+func (s control) sandboxOf(r *http.Request, id, template string) sandbox {
 	c := s.client(r)
 	return sandbox{TemplateID: template, SandboxID: id, ClientID: "hutch", EnvdVersion: envdVersion,
 		EnvdAccessToken: tokenOf(c, id, forAccess), TrafficAccessToken: tokenOf(c, id, forTraffic),
@@ -122,7 +125,7 @@ func stateOf(sb *api.Sandbox) string {
 }
 
 // listed is a sandbox in a list, without its tokens.
-func (s *Server) listed(sb *api.Sandbox) detail {
+func (s control) listed(sb *api.Sandbox) detail {
 	const mib = 1 << 20
 	name := templateOf(sb)
 	d := detail{sandbox: sandbox{TemplateID: name, SandboxID: sb.ID, ClientID: "hutch", EnvdVersion: envdVersion},
@@ -142,7 +145,7 @@ func (s *Server) listed(sb *api.Sandbox) detail {
 }
 
 // found is the sandbox that the path of a request names.
-func (s *Server) found(r *http.Request) (*api.Sandbox, error) {
+func (s control) found(r *http.Request) (*api.Sandbox, error) {
 	id := r.PathValue("sandbox")
 	sb, err := s.rest.Sandbox(r.Context(), id)
 	if err == nil && stateOf(&sb) == "" {
@@ -151,7 +154,7 @@ func (s *Server) found(r *http.Request) (*api.Sandbox, error) {
 	return &sb, err
 }
 
-func (s *Server) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	sb, err := s.found(r)
 	if err != nil {
 		return 0, nil, err
@@ -166,7 +169,7 @@ func (s *Server) get(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	return http.StatusOK, d, nil
 }
 
-func (s *Server) kill(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) kill(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	sb, err := s.found(r)
 	if err == nil {
 		s.watchers.forget(sb.ID)
@@ -176,7 +179,7 @@ func (s *Server) kill(_ http.ResponseWriter, r *http.Request) (int, any, error) 
 }
 
 // listRunning is the list of older SDKs, which has no pages.
-func (s *Server) listRunning(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) listRunning(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	all, err := s.selected(r, []string{"running"})
 	if err != nil {
 		return 0, nil, err
@@ -184,7 +187,7 @@ func (s *Server) listRunning(_ http.ResponseWriter, r *http.Request) (int, any, 
 	return http.StatusOK, s.details(all), nil
 }
 
-func (s *Server) details(all []api.Sandbox) []detail {
+func (s control) details(all []api.Sandbox) []detail {
 	list := make([]detail, 0, len(all))
 	for i := range all {
 		list = append(list, s.listed(&all[i]))
@@ -193,7 +196,7 @@ func (s *Server) details(all []api.Sandbox) []detail {
 }
 
 // selected are the sandboxes that the query of a request asks for, oldest first.
-func (s *Server) selected(r *http.Request, states []string) ([]api.Sandbox, error) {
+func (s control) selected(r *http.Request, states []string) ([]api.Sandbox, error) {
 	q := r.URL.Query()
 	labels, err := labelsOf(q.Get("metadata"))
 	if err != nil {
@@ -233,7 +236,7 @@ func labelsOf(text string) (map[string]string, error) {
 
 // listPage lists sandboxes, newest first, a page at a time. The token of a page names the last sandbox of the one
 // before: what has come and gone meanwhile shifts nothing.
-func (s *Server) listPage(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) listPage(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	states := []string{"running", "paused"}
 	q := r.URL.Query()
 	if q.Has("state") {

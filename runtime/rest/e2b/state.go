@@ -23,7 +23,7 @@ type timed struct {
 }
 
 // timed decodes the body of a request about a sandbox, and finds that.
-func (s *Server) timed(w http.ResponseWriter, r *http.Request) (*timed, *api.Sandbox, error) {
+func (s control) timed(w http.ResponseWriter, r *http.Request) (*timed, *api.Sandbox, error) {
 	var t timed
 	if err := decode(w, r, &t); err != nil {
 		return nil, nil, err
@@ -44,7 +44,7 @@ func (t *timed) seconds() float64 {
 	return defaultTimeout
 }
 
-func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) setTimeout(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err == nil {
 		err = s.extend(r.Context(), sb.ID, t.seconds())
@@ -52,7 +52,7 @@ func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request) (int, any, e
 	return http.StatusNoContent, nil, err
 }
 
-func (s *Server) refresh(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) refresh(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err == nil && t.Duration != nil {
 		err = s.lengthen(r.Context(), sb, *t.Duration)
@@ -61,7 +61,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) (int, any, erro
 }
 
 // lengthen has a sandbox live for at least so many seconds from now on.
-func (s *Server) lengthen(ctx context.Context, sb *api.Sandbox, seconds float64) error {
+func (s control) lengthen(ctx context.Context, sb *api.Sandbox, seconds float64) error {
 	if sb.Expires == nil || time.Until(*sb.Expires).Seconds() >= seconds {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *Server) lengthen(ctx context.Context, sb *api.Sandbox, seconds float64)
 }
 
 // attach lets a client on to a sandbox, and wakes it where it was paused.
-func (s *Server) attach(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) attach(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err != nil {
 		return 0, nil, err
@@ -82,7 +82,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) (int, any, error
 }
 
 // resume is attach of older SDKs.
-func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) resume(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err == nil && stateOf(sb) == "running" {
 		err = api.Errorf(api.FailedPrecondition, "sandbox %s is running already", sb.ID)
@@ -94,7 +94,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 }
 
 // wake lets a sandbox go on. Without memory its processes are ended, and what is left is its files.
-func (s *Server) wake(ctx context.Context, sb *api.Sandbox, t *timed) (err error) {
+func (s control) wake(ctx context.Context, sb *api.Sandbox, t *timed) (err error) {
 	now := 0.0
 	if sb.State == api.Paused && t.Memory != nil && !*t.Memory {
 		_, err = rest.Do(ctx, s.rest, api.CallSandboxStop, api.StopParams{Sandbox: sb.ID, TimeoutS: &now})
@@ -115,7 +115,7 @@ func (s *Server) wake(ctx context.Context, sb *api.Sandbox, t *timed) (err error
 }
 
 // pause stops the processes of a sandbox in their tracks, or without memory ends them. It then has no end of its own.
-func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) pause(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err == nil && stateOf(sb) == "paused" {
 		err = api.Errorf(api.AlreadyExists, "sandbox %s is paused already", sb.ID)
@@ -135,7 +135,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (int, any, error)
 
 // suspend ends the processes of a sandbox. One that is stopped keeps the end that it had, so that is taken away before,
 // and given back where it could not be stopped.
-func (s *Server) suspend(ctx context.Context, sb *api.Sandbox) error {
+func (s control) suspend(ctx context.Context, sb *api.Sandbox) error {
 	if err := s.endless(ctx, sb.ID); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ type forked struct {
 	Hutch   string  `json:"hutch"` // what is not as there
 }
 
-func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) fork(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err != nil {
 		return 0, nil, err
@@ -186,7 +186,7 @@ func snapshotOf(sn *api.Snapshot) snapshotInfo {
 	return info
 }
 
-func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) snapshot(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	t, sb, err := s.timed(w, r)
 	if err != nil {
 		return 0, nil, err
@@ -198,7 +198,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (int, any, err
 	return http.StatusCreated, snapshotOf(&sn), nil
 }
 
-func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) snapshots(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	q := r.URL.Query()
 	all, err := s.rest.Snapshots(r.Context(), q.Get("sandboxID"))
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) (int, any, er
 }
 
 // removeSnapshot removes a snapshot by E2B's path for templates. Templates are the user's, and stay.
-func (s *Server) removeSnapshot(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) removeSnapshot(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	name := r.PathValue("template")
 	all, err := s.rest.Snapshots(r.Context(), "")
 	if err != nil {
@@ -246,7 +246,7 @@ type metric struct {
 	DiskTotal     int64     `json:"diskTotal"`
 }
 
-func (s *Server) metricOf(ctx context.Context, sb *api.Sandbox) (metric, error) {
+func (s control) metricOf(ctx context.Context, sb *api.Sandbox) (metric, error) {
 	st, err := rest.Do(ctx, s.rest, api.CallSandboxStats, api.SandboxParams{Sandbox: sb.ID})
 	if err != nil {
 		return metric{}, err
@@ -265,7 +265,7 @@ func (s *Server) metricOf(ctx context.Context, sb *api.Sandbox) (metric, error) 
 }
 
 // metrics is what a sandbox uses now: nothing is kept of before.
-func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, error) {
+func (s control) metrics(_ http.ResponseWriter, r *http.Request) (int, any, error) {
 	sb, err := s.found(r)
 	if err != nil {
 		return 0, nil, err

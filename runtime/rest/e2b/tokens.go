@@ -151,7 +151,7 @@ func (s *Server) reached(ctx context.Context, id string, r *http.Request) (*call
 		return nil, err
 	}
 	if sb.State == api.Paused { // and answers: it is to be woken
-		if err := s.wake(ctx, &sb, &timed{}); err != nil {
+		if err = (control{s}).wake(ctx, &sb, &timed{}); err != nil {
 			return nil, err
 		}
 	}

@@ -92,7 +92,7 @@ type watch struct {
 }
 
 // eventOf is the event of a line. What is gone again has no record.
-func (s *Server) eventOf(ctx context.Context, w *watch, t *told) (fileEvent, bool) {
+func (s envd) eventOf(ctx context.Context, w *watch, t *told) (fileEvent, bool) {
 	ev, ok := t.event()
 	if !ok || !w.entries || t.Type == "REMOVE" || t.Type == "RENAME" {
 		return ev, ok
@@ -106,7 +106,7 @@ func (s *Server) eventOf(ctx context.Context, w *watch, t *told) (fileEvent, boo
 }
 
 // begin starts to watch a folder, and returns when every change from now on will be told.
-func (s *Server) beginWatch(ctx context.Context, c *call, req *watchRequest) (*watch, error) {
+func (s envd) beginWatch(ctx context.Context, c *call, req *watchRequest) (*watch, error) {
 	p := fileOf(c, req.Path)
 	st, err := rest.Do(ctx, s.rest, api.CallFSStat, api.FileStatParams{FileParams: p, Follow: true})
 	if err == nil && st.Type != api.TypeFolder {
@@ -181,7 +181,7 @@ func (w *watch) next(ctx context.Context) ([]told, error) {
 }
 
 // endWatch ends a program.
-func (s *Server) endWatch(ctx context.Context, w *watch) {
+func (s envd) endWatch(ctx context.Context, w *watch) {
 	if w.a != nil {
 		_ = w.a.Close() // of a connection that may be lost
 	}
@@ -191,7 +191,7 @@ func (s *Server) endWatch(ctx context.Context, w *watch) {
 }
 
 // watchDir sends the changes in a folder as they happen.
-func (s *Server) watchDir(ctx context.Context, c *call, req *watchRequest, send func(*watchResponse) error) error {
+func (s envd) watchDir(ctx context.Context, c *call, req *watchRequest, send func(*watchResponse) error) error {
 	w, err := s.beginWatch(ctx, c, req)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ const askTime = 5 * time.Second
 
 // ask has the program tell of all that has happened by now: a change that a client has made before it asks is among the
 // events that it gets. A program that is slow, or made so, is not waited for for long.
-func (x *watcher) ask(ctx context.Context, s *Server) {
+func (x *watcher) ask(ctx context.Context, s envd) {
 	x.asking.Lock()
 	defer x.asking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -272,7 +272,7 @@ func (x *watcher) ask(ctx context.Context, s *Server) {
 	}
 }
 
-func (s *Server) createWatcher(ctx context.Context, c *call, req *watchRequest) (*watcherRef, error) {
+func (s envd) createWatcher(ctx context.Context, c *call, req *watchRequest) (*watcherRef, error) {
 	w, err := s.beginWatch(ctx, c, req)
 	if err != nil {
 		return nil, err
@@ -304,7 +304,7 @@ func (x *watcher) end() {
 }
 
 // collect holds what happens until it is asked for.
-func (x *watcher) collect(ctx context.Context, s *Server, w *watch) {
+func (x *watcher) collect(ctx context.Context, s envd, w *watch) {
 	for {
 		all, err := w.next(ctx)
 		for i := range all {
@@ -351,7 +351,7 @@ func (ev *fileEvent) size() int {
 	return n
 }
 
-func (s *Server) watcherEvents(ctx context.Context, c *call, req *watcherRef) (*watcherEvents, error) {
+func (s envd) watcherEvents(ctx context.Context, c *call, req *watcherRef) (*watcherEvents, error) {
 	x, err := s.watchers.find(c, req.WatcherID)
 	if err != nil {
 		return nil, err
@@ -368,7 +368,7 @@ func (s *Server) watcherEvents(ctx context.Context, c *call, req *watcherRef) (*
 	return res, nil
 }
 
-func (s *Server) removeWatcher(_ context.Context, c *call, req *watcherRef) (*empty, error) {
+func (s envd) removeWatcher(_ context.Context, c *call, req *watcherRef) (*empty, error) {
 	x, err := s.watchers.find(c, req.WatcherID)
 	if err == nil {
 		x.end()

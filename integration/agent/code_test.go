@@ -256,6 +256,52 @@ P()`, "")
 	})
 }
 
+// TestCodeOutput: what code writes is told while it runs.
+func TestCodeOutput(t *testing.T) {
+	t.Parallel()
+	world.Needs(t, "python3")
+	w := world.New(t)
+	c := w.Connect(t)
+	n := notebook{c, w.Create(t, "host")}
+	w.OK(t, "exec", n.sandbox, "--", "mkfifo", "/tmp/go")
+	go1 := func() { w.OK(t, "exec", n.sandbox, "--", "sh", "-c", "echo now >/tmp/go") }
+	for _, tt := range []struct{ language, code, want string }{
+		{"python", "import sys\nprint('before')\nx = open('/tmp/go').read()\nprint('äfter ' + x)\nprint('e', file=sys.stderr)\n6*7",
+			"before\n|äfter now\n\n"},
+		{"shell", "echo before\nread x </tmp/go\necho after $x\necho e >&2", "before\n|after now\n"},
+	} {
+		t.Run(tt.language, func(t *testing.T) {
+			var told, errs string
+			p := api.CodeParams{Sandbox: n.sandbox, Language: tt.language, Code: tt.code, Progress: true}
+			r, err := hutch.Do(t.Context(), c, api.CallCodeRun, p, hutch.WithProgress(func(news api.Progress) {
+				switch {
+				case news.Kind != api.ProgressOutput:
+					t.Errorf("%+v", news)
+				case news.Stream == api.Stderr:
+					errs += news.Text
+				default:
+					if told += news.Text; told == "before\n" { // the code goes on only when this was told
+						told += "|"
+						go1()
+					}
+				}
+			}))
+			if err != nil || r.Error != nil || told != tt.want || errs != "e\n" ||
+				r.Stdout != strings.Replace(tt.want, "|", "", 1) || r.Stderr != "e\n" {
+				t.Errorf("%q %q: %+v, %v", told, errs, r, err)
+			}
+		})
+	}
+	// What is told is bounded, and the result as without.
+	told := 0
+	r, err := hutch.Do(t.Context(), c, api.CallCodeRun, api.CodeParams{Sandbox: n.sandbox, Language: "python",
+		Code: "print('x' * 100_000)", OutputBytes: 1000, Progress: true},
+		hutch.WithProgress(func(news api.Progress) { told += len(news.Text) }))
+	if err != nil || told != 1000 || !r.Truncated || len(r.Stdout) > 1100 {
+		t.Errorf("%d bytes told; %+v, %v", told, r, err)
+	}
+}
+
 // TestCodeNode: the same for JavaScript.
 func TestCodeNode(t *testing.T) {
 	t.Parallel()

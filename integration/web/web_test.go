@@ -340,6 +340,25 @@ func TestLife(t *testing.T) {
 	if code.Text != "42" {
 		t.Errorf("%+v", code)
 	}
+	streamed := s.events(t, "POST", at+"/code", object{"code": "print('out')\nx + 1"})
+	told := ""
+	for ev, err := streamed.next(); ; ev, err = streamed.next() {
+		if err != nil {
+			t.Fatal("no end:", err)
+		}
+		if ev.name == "end" {
+			ev.into(t, &code)
+			break
+		}
+		var piece struct{ Data string }
+		ev.into(t, &piece)
+		told += ev.name + " " + piece.Data
+	}
+	if strings.ReplaceAll(told, "stdout ", "") != "out\n" || code.Text != "7" || code.Stdout != "out\n" {
+		t.Errorf("%q, %+v", told, code)
+	}
+	s.ask(t, "POST", at+"/code", object{"code": "1", "language": "cobol"}, "Accept", "text/event-stream").
+		fails(http.StatusBadRequest, "invalid_argument", "language")
 	var port struct {
 		Address, Token string
 	}

@@ -99,10 +99,10 @@ var (
 // The methods code.*.
 var (
 	CallCodeRun = Call[CodeParams, CodeResult]{Name: "code.run",
-		Summary:        "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.",
-		Notes:          "A call that is cancelled interrupts the code.",
-		EndsWithCaller: true,
-		Example:        `{"sandbox":"fix","language":"python","code":"print(6*7)"}`,
+		Summary:  "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.",
+		Notes:    "A call that is cancelled interrupts the code.",
+		Progress: true, EndsWithCaller: true,
+		Example: `{"sandbox":"fix","language":"python","code":"print(6*7)"}`,
 		Returns: `{"exec":"ex_kpvzds6i7fkh","context":"default","begun":true,"stdout":"42\n","stderr":"",` +
 			`"truncated":false,"artifacts":[],"exit_code":0,"verdict":"ok","timed_out":false,"duration_ms":112.3,` +
 			`"denials":[]}`}

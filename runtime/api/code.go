@@ -28,9 +28,15 @@ type CodeParams struct {
 	User           string            `json:"user,omitempty"`      // default: the sandbox's user
 	TimeoutS       float64           `json:"timeout_s,omitempty"` // default 30, at most 1800
 	OutputBytes    int64             `json:"output_bytes,omitempty"`
+	// Progress asks for what the code writes as it comes, in notifications of kind "code.output": at most output_bytes of
+	// each stream. The result has it as without.
+	Progress bool `json:"progress,omitempty"`
 	// Network, with Runtime, is the policy of its sandbox.
 	Network NetPolicy `json:"network,omitzero"`
 }
+
+// ProgressOutput is the Kind of the Progress with what code has written.
+const ProgressOutput = "code.output"
 
 // Bounds of code.run.
 const (

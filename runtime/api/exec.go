@@ -167,19 +167,21 @@ type SignalParams struct {
 // request's params.
 type Progress struct {
 	Request json.RawMessage `json:"request"` // the request's id
-	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "image.ready", "debug.break", "template.step"
+	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "image.ready", "debug.break", "template.step", "code.output"
 	Exec    string          `json:"exec,omitempty"`
 	PID     int             `json:"pid,omitempty"`     // in the sandbox
 	Sandbox string          `json:"sandbox,omitempty"` // of kind "exec.started" of sandbox.run, with what is not as it was asked for:
 	Note    string          `json:"note,omitempty"`    // see Sandbox
 	// Unenforced are limits, see Sandbox.
 	Unenforced []Unenforced  `json:"unenforced,omitempty"`
-	Layer      string        `json:"layer,omitempty"` // of an image
-	Phase      string        `json:"phase,omitempty"` // what is done with the layer
-	Done       int64         `json:"done,omitempty"`  // bytes
-	Total      int64         `json:"total,omitempty"` // bytes, -1 when unknown
-	Break      *BreakPoint   `json:"break,omitempty"` // of kind "debug.break"
-	Step       *StepProgress `json:"step,omitempty"`  // of kind "template.step"
+	Layer      string        `json:"layer,omitempty"`  // of an image
+	Phase      string        `json:"phase,omitempty"`  // what is done with the layer
+	Done       int64         `json:"done,omitempty"`   // bytes
+	Total      int64         `json:"total,omitempty"`  // bytes, -1 when unknown
+	Break      *BreakPoint   `json:"break,omitempty"`  // of kind "debug.break"
+	Step       *StepProgress `json:"step,omitempty"`   // of kind "template.step"
+	Stream     Stream        `json:"stream,omitempty"` // of kind "code.output"
+	Text       string        `json:"text,omitempty"`   // written to it; bytes that are no text are replaced
 }
 
 // Exec is the record of one exec.

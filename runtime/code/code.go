@@ -83,10 +83,16 @@ func (r *Runner) Run(ctx context.Context, who sandbox.Caller, p api.CodeParams) 
 	defer done()
 	start := time.Now()
 	before := r.look(ctx, &p, &box)
+	var tell teller
+	if p.Progress {
+		tell = func(stream api.Stream, text string) {
+			who.Progress(api.Progress{Kind: api.ProgressOutput, Stream: stream, Text: text})
+		}
+	}
 	if p.Fresh || !api.KeepsContext(p.Language) {
-		res, err = r.fresh(ctx, &p)
+		res, err = r.fresh(ctx, &p, tell)
 	} else {
-		res, err = r.kept(ctx, &p)
+		res, err = r.kept(ctx, &p, tell)
 	}
 	if err != nil {
 		return api.CodeResult{}, err
@@ -139,15 +145,21 @@ var commands = map[string]struct {
 	"ruby":  {"code.rb", []string{"ruby"}},
 }
 
+// lastWords is how long the output of a command that has ended may take.
+const lastWords = 2 * time.Second
+
+// teller gets what code writes, as it comes; nil where nobody listens.
+type teller = func(api.Stream, string)
+
 // fresh runs code once.
-func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, error) {
+func (r *Runner) fresh(ctx context.Context, p *api.CodeParams, tell teller) (api.CodeResult, error) {
 	if api.KeepsContext(p.Language) {
 		k, err := r.start(ctx, p, kernelKey{})
 		if err != nil {
 			return api.CodeResult{}, err
 		}
 		defer r.kill(ctx, k.Exec)
-		res, err := r.run(ctx, p, k)
+		res, err := r.run(ctx, p, k, tell)
 		res.Context = ""
 		return res, err
 	}
@@ -173,14 +185,29 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	for k, v := range p.Env {
 		env[k] = v
 	}
+	started, told := func(string, int) {}, func() {}
+	if tell != nil {
+		var following sync.WaitGroup
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		started = func(id string, _ int) {
+			following.Go(func() { interp.Follow(ctx, r.boxes.Execs, id, p.OutputBytes, tell) })
+		}
+		told = func() {
+			late := time.AfterFunc(lastWords, stop)
+			defer late.Stop()
+			following.Wait()
+		}
+	}
 	end, err := r.boxes.Execs.Run(ctx, exec.Request{
 		Params: api.ExecParams{
 			Sandbox: p.Sandbox, Argv: append(append([]string{}, c.argv...), file.Path), Env: env, Cwd: p.Cwd,
 			User:     p.User,
 			TimeoutS: &p.TimeoutS, OutputBytes: p.OutputBytes, Background: false,
 		},
-		Started: func(string, int) {},
+		Started: started,
 	})
+	told()
 	if err != nil {
 		return api.CodeResult{}, noInterpreter(err, p.Language, c.argv[0])
 	}

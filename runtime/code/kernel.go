@@ -51,7 +51,7 @@ func (r *Runner) kill(ctx context.Context, exec string) {
 }
 
 // kept runs code in its context, which is made if there is none.
-func (r *Runner) kept(ctx context.Context, p *api.CodeParams) (api.CodeResult, error) {
+func (r *Runner) kept(ctx context.Context, p *api.CodeParams, tell teller) (api.CodeResult, error) {
 	key := kernelKey{p.Sandbox, p.User, p.Language, p.Context}
 	if key.name == "" {
 		key.name = "default"
@@ -63,7 +63,7 @@ func (r *Runner) kept(ctx context.Context, p *api.CodeParams) (api.CodeResult, e
 		case <-ctx.Done():
 			return api.CodeResult{}, context.Cause(ctx)
 		}
-		res, again, err := r.inKernel(ctx, p, key, k)
+		res, again, err := r.inKernel(ctx, p, key, k, tell)
 		<-k.turn
 		if !again {
 			return res, err
@@ -108,8 +108,8 @@ func (r *Runner) drop(key kernelKey, k *kernel) {
 }
 
 // inKernel runs code in a kernel whose turn the caller has; again where that was over before.
-func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey, k *kernel) (res api.CodeResult,
-	again bool, err error) {
+func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey, k *kernel,
+	tell teller) (res api.CodeResult, again bool, err error) {
 	if k.over {
 		return res, true, nil
 	}
@@ -127,7 +127,7 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 		r.drop(key, k)
 		return res, true, nil
 	}
-	res, err = r.run(ctx, p, k.Interpreter)
+	res, err = r.run(ctx, p, k.Interpreter, tell)
 	if k.over = k.Broken; k.over {
 		r.drop(key, k)
 		r.kill(ctx, k.Exec)
@@ -137,7 +137,9 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 }
 
 // run has an interpreter run a piece of code, and adds what that was refused.
-func (r *Runner) run(ctx context.Context, p *api.CodeParams, k *interp.Interpreter) (api.CodeResult, error) {
+func (r *Runner) run(ctx context.Context, p *api.CodeParams, k *interp.Interpreter,
+	tell teller) (api.CodeResult, error) {
+	k.Tell = tell
 	r.boxes.Execs.BeginRefused(k.Exec)
 	res, err := k.Run(ctx, r.boxes.Execs, p)
 	if err == nil && !k.Broken {

@@ -88,9 +88,12 @@ func moreRoutes() []route {
 		{method: "DELETE", path: oneSandbox + "/ports/{port}", name: "closePort", tag: "ports",
 			summary: "Closes a port, with the connections to it.", serve: plain(closePort)},
 		{method: "POST", path: oneSandbox + "/code", name: "runCode", tag: "code", body: of[Code](),
-			answer: of[api.CodeResult](), summary: "Runs code in an interpreter that is kept for the next.",
-			notes: "Figures, tables and values of the last expression are artifacts of the answer.",
-			serve: asked((*Server).code)},
+			answer: of[api.CodeResult](), media: []string{sse},
+			summary: "Runs code in an interpreter that is kept for the next.",
+			notes: "Figures, tables and values of the last expression are artifacts of the answer. It is interrupted when " +
+				"the client goes. With Accept: text/event-stream output comes as it is written: events stdout, stderr and " +
+				"end, which has the answer, or error, which has the problem.",
+			serve: runCode},
 		{method: "GET", path: "/events", name: "streamEvents", tag: "events", media: []string{sse}, code: http.StatusOK,
 			headers: []parameter{lastEventID}, query: []parameter{
 				{name: "kinds", kind: "string",
@@ -119,15 +122,4 @@ func closePort(s *Server, r *http.Request) (any, error) {
 	}
 	_, err = do(r.Context(), s, api.CallPortClose, api.PortCloseParams{Sandbox: ref(r), Port: port})
 	return nil, err
-}
-
-func (s *Server) code(r *http.Request, c *Code) (any, error) {
-	p := api.CodeParams{Sandbox: ref(r), Language: c.Language, Code: c.Code, Context: c.Context, Fresh: c.Fresh}
-	if p.Language == "" {
-		p.Language = "python"
-	}
-	if c.Timeout != nil {
-		p.TimeoutS = *c.Timeout
-	}
-	return answered(do(r.Context(), s, api.CallCodeRun, p))
 }

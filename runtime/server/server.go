@@ -267,11 +267,12 @@ func (d *dispatcher) extras(call *Call, method string, fds bool, raw json.RawMes
 	if p.Progress {
 		call.Progress = func(news api.Progress) {
 			news.Request = call.ID
-			if news.Kind == api.ProgressReady || news.Kind == api.ProgressStarted {
+			switch news.Kind {
+			case api.ProgressReady, api.ProgressStarted, api.ProgressOutput:
 				_ = d.ch.Tell(api.NotifyProgress, news) // fails when the client is lost
-				return
+			default:
+				_, _ = d.ch.Notify(api.NotifyProgress, news) // news may be dropped
 			}
-			_, _ = d.ch.Notify(api.NotifyProgress, news) // news may be dropped
 		}
 	}
 	return nil

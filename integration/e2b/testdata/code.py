@@ -7,6 +7,15 @@ with Sandbox.create(timeout=300) as sb:
     assert e.text == "42" and "".join(e.logs.stdout) == "out\n" and "".join(e.logs.stderr) == "err\n", e
     assert e.error is None and e.execution_count == 1, e.execution_count
     assert sb.run_code("x").text == "41"
+    # Output is there before the code has ended.
+    sb.commands.run("mkfifo /tmp/go")
+    told = []
+    def on_stdout(m):
+        told.append(m.line)
+        if len(told) == 1:
+            sb.commands.run("echo now >/tmp/go")
+    e = sb.run_code("print('before')\nprint(open('/tmp/go').read(), end='')", on_stdout=on_stdout)
+    assert "".join(told) == "before\nnow\n" == "".join(e.logs.stdout), (told, e.logs)
     e = sb.run_code("1/0")
     assert e.error.name == "ZeroDivisionError" and "division" in e.error.value and "1/0" in e.error.traceback, e.error
     shown = []

@@ -56,10 +56,15 @@ type Execs interface {
 type Interpreter struct {
 	Exec   string
 	Broken bool // it has ended, or does not answer
+	// Tell, if it is set, gets what a run writes as it comes, at most CodeParams.OutputBytes of each stream, from a
+	// goroutine for each.
+	Tell func(api.Stream, string)
 
 	token string
 	next  int64    // the number of the next run
 	read  [2]int64 // how much of stdout and stderr has been read
+	// others says that what comes first may be another run's, which nobody waits for any more.
+	others bool
 }
 
 // New is an interpreter that was started with Argv.
@@ -68,7 +73,8 @@ func New(exec, token string) *Interpreter { return &Interpreter{Exec: exec, toke
 // Resume is one that others have used, who are gone; stdout and stderr are how many bytes it has written. Numbers of
 // runs that may still answer are below the time.
 func Resume(exec, token string, stdout, stderr int64) *Interpreter {
-	return &Interpreter{Exec: exec, token: token, next: time.Now().Unix(), read: [2]int64{stdout, stderr}}
+	return &Interpreter{Exec: exec, token: token, next: time.Now().Unix(), read: [2]int64{stdout, stderr},
+		others: true}
 }
 
 // Ended says how an interpreter ended.
@@ -144,6 +150,9 @@ func (k *Interpreter) Run(ctx context.Context, execs Execs, p *api.CodeParams) (
 	err = execs.Write(limited, api.WriteParams{Exec: k.Exec, Data: string(line) + "\n"})
 	res := api.CodeResult{Exec: k.Exec, Verdict: api.VerdictOK}
 	out := &output{k: k, id: id, limit: p.OutputBytes}
+	if !k.others {
+		out.tell = k.Tell
+	}
 	if err == nil {
 		err = out.follow(limited, execs)
 	}
@@ -155,7 +164,9 @@ func (k *Interpreter) Run(ctx context.Context, execs Execs, p *api.CodeParams) (
 	if ctx.Err() != nil {
 		return res, context.Cause(ctx)
 	}
-	res.Stdout, res.Stderr, res.Truncated = out.text(0), out.text(1), out.cut
+	k.others = false
+	res.Stdout, res.Stderr = out.text(0), out.text(1)
+	res.Truncated = out.cut[0] || out.cut[1]
 	if err != nil {
 		return k.lost(ctx, execs, res, err)
 	}

@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -50,12 +53,15 @@ func TestArgv(t *testing.T) {
 
 // spoken is an interpreter that says what the test chose, in pieces.
 type spoken struct {
+	mu      sync.Mutex // guards what follows
 	said    map[api.Stream][]string
 	killed  bool
 	signals []string
 }
 
 func (s *spoken) Read(_ context.Context, p api.ReadParams) (api.Chunk, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	list := s.said[p.Stream]
 	if len(list) == 0 {
 		return api.Chunk{Offset: p.Offset, Next: p.Offset, EOF: true}, nil
@@ -102,7 +108,17 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &spoken{said: map[api.Stream][]string{api.Stdout: tt.out, api.Stderr: tt.errs}}
 			k := New("ex", "tok")
+			var mu sync.Mutex
+			told := map[api.Stream]string{}
+			k.Tell = func(stream api.Stream, text string) {
+				mu.Lock()
+				defer mu.Unlock()
+				told[stream] += text
+			}
 			res, err := k.Run(t.Context(), s, &api.CodeParams{Code: "1", TimeoutS: 10, OutputBytes: 1000})
+			if name != "an earlier run" && (told[api.Stdout] != tt.stdout || told[api.Stderr] != tt.stderr) {
+				t.Errorf("told %q", told)
+			}
 			if err != nil || res.Stdout != tt.stdout || res.Stderr != tt.stderr || res.Text != tt.text ||
 				k.Broken != (tt.wrong != "") || s.killed != k.Broken {
 				t.Errorf("%+v, %v; broken %v, killed %v", res, err, k.Broken, s.killed)
@@ -111,6 +127,31 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// TestTell: what is told is whole characters, up to the limit, and nothing that another run may have written.
+func TestTell(t *testing.T) {
+	run := func(k *Interpreter, pieces ...string) (told []string) {
+		end := "\x1etok" + strconv.FormatInt(k.next, 10) + "\n"
+		s := &spoken{said: map[api.Stream][]string{api.Stdout: pieces, api.Stderr: {end}}}
+		k.Tell = func(_ api.Stream, text string) { told = append(told, text) }
+		if _, err := k.Run(t.Context(), s, &api.CodeParams{Code: "1", TimeoutS: 10, OutputBytes: 8}); err != nil {
+			t.Error(err)
+		}
+		return told
+	}
+	got := run(New("ex", "tok"), "a\xc3", "\xa4b\xe2\x82", "\xacrest", "of it\x1etok{\"id\":1}\n")
+	if !slices.Equal(got, []string{"a", "äb", "€r"}) {
+		t.Errorf("%q", got)
+	}
+	k := Resume("ex", "tok", 0, 0)
+	id := k.next
+	if got := run(k, "other\x1etok{\"id\":0}\nmine\x1etok{\"id\":"+strconv.FormatInt(id, 10)+"}\n"); got != nil {
+		t.Errorf("of another run, perhaps: %q", got)
+	}
+	if got := run(k, "next\x1etok{\"id\":"+strconv.FormatInt(id+1, 10)+"}\n"); !slices.Equal(got, []string{"next"}) {
+		t.Errorf("%q", got)
 	}
 }
 

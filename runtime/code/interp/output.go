@@ -5,9 +5,14 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -18,11 +23,15 @@ type output struct {
 	id    int64
 	limit int64 // bytes of each stream that are kept
 
+	// Each stream has a goroutine.
 	kept  [2]excerpt
 	tail  [2][]byte // read, and perhaps the beginning of a mark
 	done  [2]bool
+	cut   [2]bool
+	told  [2]excerpt // head is what waits for the rest of a character, total what was told
 	reply reply
-	cut   bool
+
+	tell func(api.Stream, string) // nil where nobody listens
 }
 
 // maxReply bounds a driver's answer.
@@ -32,32 +41,54 @@ var names = [2]api.Stream{api.Stdout, api.Stderr}
 
 // follow reads until both marks came. It may be called again when ctx has ended it.
 func (o *output) follow(ctx context.Context, execs Execs) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var both errgroup.Group
 	for i := range names {
-		for !o.done[i] {
-			// Not for ever: only so does an end of ctx stop it where nothing is written.
-			c, err := execs.Read(ctx, api.ReadParams{Exec: o.k.Exec, Stream: names[i], Offset: o.k.read[i],
-				WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
-			if err != nil {
-				return err
+		both.Go(func() error {
+			err := o.followOne(ctx, execs, i)
+			switch {
+			case errors.Is(err, errEnded): // what it has written to the other is there, too
+				late := time.AfterFunc(grace, func() { cancel(err) })
+				context.AfterFunc(ctx, func() { late.Stop() })
+			case err != nil:
+				cancel(err)
 			}
-			data, err := base64.StdEncoding.DecodeString(c.Data)
-			if err != nil {
-				return err
-			}
-			if c.Offset > o.k.read[i] {
-				o.cut = true // dropped: more was written than spools hold
-			}
-			o.k.read[i] = c.Next
-			if err := o.take(i, data); err != nil {
-				return err
-			}
-			if err := context.Cause(ctx); err != nil && !o.done[i] {
-				return err
-			}
-			if c.EOF && !o.done[i] {
-				o.flush(i)
-				return fmt.Errorf("exec %s ended", o.k.Exec)
-			}
+			return err
+		})
+	}
+	return both.Wait()
+}
+
+// errEnded is of an interpreter that has ended without its mark.
+var errEnded = errors.New("the interpreter has ended")
+
+// followOne reads one stream until its mark came.
+func (o *output) followOne(ctx context.Context, execs Execs, i int) error {
+	for !o.done[i] {
+		// Not for ever: only so does an end of ctx stop it where nothing is written.
+		c, err := execs.Read(ctx, api.ReadParams{Exec: o.k.Exec, Stream: names[i], Offset: o.k.read[i],
+			WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
+		if err != nil {
+			return err
+		}
+		data, err := base64.StdEncoding.DecodeString(c.Data)
+		if err != nil {
+			return err
+		}
+		if c.Offset > o.k.read[i] {
+			o.cut[i] = true // dropped: more was written than spools hold
+		}
+		o.k.read[i] = c.Next
+		if err := o.take(i, data); err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil && !o.done[i] {
+			return err
+		}
+		if c.EOF && !o.done[i] {
+			o.flush(i)
+			return fmt.Errorf("exec %s: %w", o.k.Exec, errEnded)
 		}
 	}
 	return nil
@@ -136,6 +167,7 @@ func (o *output) flush(i int) {
 func (o *output) keep(i int, data []byte) {
 	x, half := &o.kept[i], int(o.limit/2)
 	x.total += int64(len(data))
+	o.say(i, data)
 	if n := min(len(data), half-len(x.head)); n > 0 {
 		x.head = append(x.head, data[:n]...)
 		data = data[n:]
@@ -143,6 +175,35 @@ func (o *output) keep(i int, data []byte) {
 	x.tail = append(x.tail, data...)
 	if over := len(x.tail) - half; over > half { // not at each byte
 		x.tail = append([]byte(nil), x.tail[over:]...)
+	}
+}
+
+// Follow tells what an exec writes, at most limit bytes of each stream, until it ends.
+func Follow(ctx context.Context, execs Execs, exec string, limit int64, tell func(api.Stream, string)) {
+	o := &output{k: New(exec, NewToken()), limit: limit, tell: tell} // whose mark nobody writes
+	_ = o.follow(ctx, execs)                                         // the result says how it ended
+}
+
+// say tells what was written, in whole characters, up to the limit.
+func (o *output) say(i int, data []byte) {
+	if o.tell == nil {
+		return
+	}
+	x := &o.told[i]
+	data = append(x.head, data[:min(int64(len(data)), max(0, o.limit-x.total))]...)
+	whole := len(data)
+	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
+		if b := data[len(data)-n]; utf8.RuneStart(b) {
+			if !utf8.FullRune(data[len(data)-n:]) {
+				whole = len(data) - n
+			}
+			break
+		}
+	}
+	x.total += int64(len(data) - len(x.head))
+	x.head = append([]byte(nil), data[whole:]...)
+	if whole > 0 {
+		o.tell(names[i], valid(string(data[:whole])))
 	}
 }
 
@@ -159,7 +220,7 @@ func (o *output) text(i int) string {
 		x.tail = x.tail[over:]
 	}
 	if omitted := x.total - int64(len(x.head)+len(x.tail)); omitted > 0 {
-		o.cut = true
+		o.cut[i] = true
 		return valid(string(x.head)) + fmt.Sprintf("\n[hutch: %d bytes omitted]\n", omitted) + valid(string(x.tail))
 	}
 	return valid(string(x.head) + string(x.tail))

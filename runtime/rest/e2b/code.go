@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
 	"github.com/hutch-sh/hutch/runtime/rest"
 )
 
@@ -129,21 +130,22 @@ func (s interpreter) contextOf(ctx context.Context, c *call, id string) (codeCon
 	return codeContext{}, err
 }
 
-// run runs code that is ours or the client's.
-func (s interpreter) run(ctx context.Context, c *call, language, id, code string) (api.CodeResult, error) {
+// run runs code that is ours or the client's. tell, which may be nil, gets what it writes.
+func (s interpreter) run(ctx context.Context, c *call, language, id, code string,
+	tell func(api.Progress)) (api.CodeResult, error) {
 	p := api.CodeParams{Sandbox: c.sb.ID, Language: language, Code: code, User: c.user,
-		TimeoutS: api.MaxCodeTimeoutS, OutputBytes: api.DefaultOutputBytes}
+		TimeoutS: api.MaxCodeTimeoutS, OutputBytes: api.DefaultOutputBytes, Progress: tell != nil}
 	if api.KeepsContext(language) {
 		p.Context = nameOfContext(id)
 	} else {
 		p.Fresh = true
 	}
-	return rest.Do(ctx, s.rest, api.CallCodeRun, p)
+	return rest.Do(ctx, s.rest, api.CallCodeRun, p, client.WithProgress(tell))
 }
 
 // ours runs code that prepares an interpreter.
 func (s interpreter) ours(ctx context.Context, c *call, language, id, code string) error {
-	res, err := s.run(ctx, c, language, id, code)
+	res, err := s.run(ctx, c, language, id, code, nil)
 	if err == nil && res.Error != nil {
 		err = api.Errorf(api.InvalidArgument, "%s: %s", res.Error.Name, res.Error.Value)
 	}
@@ -252,7 +254,7 @@ func (s interpreter) where(ctx context.Context, c *call, e *execution) (language
 	return language, defaultContext + "-" + language, nil
 }
 
-// execute runs code, and answers with one JSON object a line: what it wrote, what it shows, how it failed.
+// execute runs code, and answers with one JSON object a line: what it writes, as it does, what it shows, how it failed.
 func (s interpreter) execute(w http.ResponseWriter, r *http.Request, c *call) error {
 	var e execution
 	if err := decode(w, r, &e); err != nil {
@@ -266,27 +268,73 @@ func (s interpreter) execute(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	res := api.CodeResult{}
+	res, out := api.CodeResult{}, ndjson{w: w, told: map[string]bool{}}
 	if strings.TrimSpace(e.Code) != "" {
-		res, err = s.run(r.Context(), c, language, id, ahead+e.Code)
+		res, err = s.run(r.Context(), c, language, id, ahead+e.Code, out.tell)
 	}
 	back() // also where the client has gone
-	if err != nil {
+	if err != nil && !out.begun {
 		return err
 	}
-	lines := linesOf(&res, e.Code, time.Now())
+	if err != nil {
+		res.Error = &api.CodeError{Name: "Error", Value: err.Error()} // its status has gone already
+	}
+	out.rest(&res)
+	lines := linesOf(&res, e.Code)
 	if res.Exec != "" {
 		lines = append(lines, map[string]any{"type": "number_of_executions",
 			"execution_count": s.contexts.count(res.Exec)})
 	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
 	for _, line := range append(lines, map[string]any{"type": "end_of_execution"}) {
-		if out.Encode(line) != nil {
-			return nil // the client is gone
-		}
+		out.send(line)
 	}
 	return nil
+}
+
+// ndjson is an answer of lines. What cannot be sent is for nobody: the client is gone.
+type ndjson struct {
+	w     http.ResponseWriter
+	begun bool
+	told  map[string]bool // of a stream something was
+}
+
+func (o *ndjson) send(line map[string]any) {
+	if !o.begun {
+		o.begun = true
+		o.w.Header().Set("Content-Type", "application/x-ndjson")
+	}
+	_ = json.NewEncoder(o.w).Encode(line)
+}
+
+// tell sends what code has written.
+func (o *ndjson) tell(p api.Progress) {
+	if p.Kind == api.ProgressOutput {
+		o.wrote(string(p.Stream), p.Text)
+		_ = http.NewResponseController(o.w).Flush()
+	}
+}
+
+func (o *ndjson) wrote(stream, text string) {
+	o.told[stream] = true
+	o.send(map[string]any{"type": stream, "text": text, "timestamp": time.Now().UnixNano()})
+}
+
+// omitted begins what a result has instead of the middle of a stream.
+const omitted = "\n[hutch: "
+
+// rest sends what a result has of the streams and nobody was told: all, or the end of more than is told.
+func (o *ndjson) rest(res *api.CodeResult) {
+	for _, s := range []struct{ name, text string }{{"stdout", res.Stdout}, {"stderr", res.Stderr}} {
+		if o.told[s.name] {
+			s.text = s.text[max(0, strings.LastIndex(s.text, omitted)):]
+			if !res.Truncated || !strings.HasPrefix(s.text, omitted) {
+				continue
+			}
+		}
+		if s.text != "" {
+			o.wrote(s.name, s.text)
+		}
+	}
 }
 
 // variableName is a name that a shell knows.
@@ -337,12 +385,7 @@ func (s interpreter) setEnv(ctx context.Context, c *call, language, id string, e
 }
 
 // linesOf is what became of code, in E2B's words.
-func linesOf(res *api.CodeResult, code string, now time.Time) (lines []map[string]any) {
-	for name, text := range map[string]string{"stdout": res.Stdout, "stderr": res.Stderr} {
-		if text != "" {
-			lines = append(lines, map[string]any{"type": name, "text": text, "timestamp": now.UnixNano()})
-		}
-	}
+func linesOf(res *api.CodeResult, code string) (lines []map[string]any) {
 	shown := []map[string]any{}
 	for i := range res.Artifacts {
 		if r := resultOf(&res.Artifacts[i]); r != nil {

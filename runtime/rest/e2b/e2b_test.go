@@ -142,7 +142,7 @@ func TestResults(t *testing.T) {
 		{"no JSON", api.CodeResult{Artifacts: []api.Artifact{{Kind: "value", MIMEType: "application/json", Data: "{"}}},
 			"", `null`},
 	} {
-		got, err := json.Marshal(linesOf(&tt.res, tt.code, time.Time{}))
+		got, err := json.Marshal(linesOf(&tt.res, tt.code))
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s: %s, %v; want %s", tt.name, got, err, tt.want)
 		}

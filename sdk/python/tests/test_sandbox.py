@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 import unittest
+from typing import List
 
 import hutch
 from hutch import Sandbox
@@ -147,6 +148,12 @@ class SandboxTest(unittest.TestCase):
         code = self.sandbox.code
         self.assertEqual(code.run("x = 6*7\nx").text, "42")
         self.assertEqual(code.run("print(x)").stdout, "42\n")
+        out: List[str] = []
+        err: List[str] = []
+        both = code.run("import sys\nprint('out')\nprint('err', file=sys.stderr)", on_stdout=out.append,
+                        on_stderr=err.append)
+        self.assertEqual(("".join(out), "".join(err)), (both.stdout, both.stderr))
+        self.assertEqual("".join(out), "out\n")
         failed = code.run("1/0")
         assert failed.error is not None
         self.assertEqual((failed.ok, failed.error["name"]), (False, "ZeroDivisionError"))

@@ -18,6 +18,9 @@ export interface CodeOptions {
   user?: string;
   allowedImports?: string[];
   signal?: AbortSignal;
+  /** gets what it writes as it comes, up to 64 KiB; the result has it as without */
+  onStdout?: (text: string) => void;
+  onStderr?: (text: string) => void;
 }
 
 /** Runs code in an interpreter that is kept for the next run. */
@@ -34,9 +37,13 @@ export class Code {
    * Runs a piece of code. What it raises is in the result, as are the value of its last expression, figures and tables.
    */
   async run(code: string, options: CodeOptions = {}): Promise<CodeResult> {
-    const { timeout: timeout_s, allowedImports: allowed_imports, signal, language = "python", ...rest } = options;
+    const { timeout: timeout_s, allowedImports: allowed_imports, signal, language = "python", onStdout, onStderr,
+      ...rest } = options;
+    const onProgress = onStdout || onStderr ? ({ kind, stream, text = "" }: t.ProgressNotification) => {
+      if (kind === "code.output") (stream === "stdout" ? onStdout : onStderr)?.(text);
+    } : undefined;
     return new CodeResult(await this.#client.rpc.code.run(
-      { sandbox: this.#sandbox, code, language, timeout_s, allowed_imports, ...rest }, { signal }));
+      { sandbox: this.#sandbox, code, language, timeout_s, allowed_imports, ...rest }, { signal, onProgress }));
   }
 
   /** The interpreters that are kept. */

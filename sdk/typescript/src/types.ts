@@ -2839,7 +2839,7 @@ export interface WorkspaceFailure {
 export interface ProgressNotification {
   /** the request's id */
   request: any;
-  /** "exec.started", "image.progress", "image.ready", "debug.break", "template.step" */
+  /** "exec.started", "image.progress", "image.ready", "debug.break", "template.step", "code.output" */
   kind: string;
   /** id of the exec */
   exec?: string;
@@ -2863,6 +2863,10 @@ export interface ProgressNotification {
   break?: BreakPoint;
   /** of kind "template.step" */
   step?: StepProgress;
+  /** of kind "code.output" */
+  stream?: "stdout" | "stderr";
+  /** written to it; bytes that are no text are replaced */
+  text?: string;
 }
 
 /** Output of an exec that exec.attach follows. */

@@ -202,6 +202,10 @@ describe("one sandbox for all", () => {
     const { code } = sandbox;
     assert.equal((await code.run("x = 6*7\nx")).text, "42");
     assert.equal((await code.run("print(x)")).stdout, "42\n");
+    let [out, err] = ["", ""];
+    const both = await code.run("import sys\nprint('out')\nprint('err', file=sys.stderr)",
+      { onStdout: (text) => { out += text; }, onStderr: (text) => { err += text; } });
+    assert.deepEqual([out, err, both.stdout, both.stderr], ["out\n", "err\n", "out\n", "err\n"]);
     const failed = await code.run("1/0");
     assert.deepEqual([failed.ok, failed.error?.name], [false, "ZeroDivisionError"]);
     const shown = await code.run(`

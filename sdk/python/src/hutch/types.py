@@ -2905,7 +2905,7 @@ class WorkspaceFailure(_WorkspaceFailure, total=False):
 class _ProgressNotification(TypedDict):
     # the request's id
     request: Any
-    # "exec.started", "image.progress", "image.ready", "debug.break", "template.step"
+    # "exec.started", "image.progress", "image.ready", "debug.break", "template.step", "code.output"
     kind: str
 
 
@@ -2934,6 +2934,10 @@ _ProgressNotificationRest = TypedDict(
         "break": 'BreakPoint',
         # of kind "template.step"
         "step": 'StepProgress',
+        # of kind "code.output"
+        "stream": Literal['stdout', 'stderr'],
+        # written to it; bytes that are no text are replaced
+        "text": str,
     },
     total=False,
 )

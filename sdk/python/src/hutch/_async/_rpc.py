@@ -845,6 +845,7 @@ class AsyncRpc:
         timeout_s: Optional[float] = None,
         output_bytes: Optional[int] = None,
         network: Optional[t.NetPolicy] = None,
+        on_progress: Optional[Callable[[t.ProgressNotification], None]] = None,
     ) -> t.CodeResult:
         """Runs a piece of code, in an interpreter that is kept for the next or in one of its own. A call that is
         cancelled interrupts the code.
@@ -869,7 +870,7 @@ class AsyncRpc:
         output_bytes: cap of each captured stream in the reply, in bytes; default 1 MiB
         network: network, with runtime, is the policy of its sandbox."""
         params: Dict[str, Any] = {"language": language, "code": code, "sandbox": sandbox, "runtime": runtime, "context": context, "fresh": fresh, "allowed_imports": allowed_imports, "env": env, "cwd": cwd, "user": user, "timeout_s": timeout_s, "output_bytes": output_bytes, "network": network}
-        return cast("t.CodeResult", await self._call("code.run", params))
+        return cast("t.CodeResult", await self._call("code.run", params, on_progress=on_progress))
 
     async def code_contexts(
         self,

@@ -1,6 +1,6 @@
 """Code in a sandbox."""
 
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence
 
 from .. import types as t
 from ..results import CodeResult
@@ -18,13 +18,22 @@ class AsyncCode:
 
     async def run(self, code: str, language: str = "python", *, context: Optional[str] = None, fresh: bool = False,
                   timeout: Optional[float] = None, env: Optional[Dict[str, str]] = None, cwd: Optional[str] = None,
-                  user: Optional[str] = None, allowed_imports: Optional[Sequence[str]] = None) -> CodeResult:
+                  user: Optional[str] = None, allowed_imports: Optional[Sequence[str]] = None,
+                  on_stdout: Optional[Callable[[str], None]] = None,
+                  on_stderr: Optional[Callable[[str], None]] = None) -> CodeResult:
         """Runs a piece of code. What it raises is in the result, as are the value of its last expression, figures and
-        tables. fresh runs it in an interpreter of its own; timeout is in seconds, 30 by default."""
+        tables. fresh runs it in an interpreter of its own; timeout is in seconds, 30 by default. on_stdout and on_stderr
+        get what it writes as it comes, up to 64 KiB; the result has it as without."""
+        def tell(news: "t.ProgressNotification") -> None:
+            listener = on_stdout if news.get("stream") == "stdout" else on_stderr
+            if news["kind"] == "code.output" and listener is not None:
+                listener(news.get("text", ""))
+
         raw = await self._client.rpc.code_run(
             sandbox=self._sandbox, code=code, language=language, context=context, fresh=fresh or None,
             timeout_s=timeout, env=env, cwd=cwd, user=user,
-            allowed_imports=list(allowed_imports) if allowed_imports else None)
+            allowed_imports=list(allowed_imports) if allowed_imports else None,
+            on_progress=tell if on_stdout or on_stderr else None)
         return CodeResult.of(raw)
 
     async def contexts(self) -> "List[t.CodeContext]":

@@ -148,6 +148,9 @@ var commands = map[string]struct {
 // lastWords is how long the output of a command that has ended may take.
 const lastWords = 2 * time.Second
 
+// errOver ends who follows a command that has ended.
+var errOver = errors.New("the command has ended")
+
 // teller gets what code writes, as it comes; nil where nobody listens.
 type teller = func(api.Stream, string)
 
@@ -188,13 +191,13 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams, tell teller) (api
 	started, told := func(string, int) {}, func() {}
 	if tell != nil {
 		var following sync.WaitGroup
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
 		started = func(id string, _ int) {
 			following.Go(func() { interp.Follow(ctx, r.boxes.Execs, id, p.OutputBytes, tell) })
 		}
 		told = func() {
-			late := time.AfterFunc(lastWords, stop)
+			late := time.AfterFunc(lastWords, func() { stop(errOver) })
 			defer late.Stop()
 			following.Wait()
 		}

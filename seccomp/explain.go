@@ -29,6 +29,9 @@ type Refusal struct {
 	Probe bool
 }
 
+// ownSandbox is what to do about a program that makes a sandbox of its own: it need not, and mostly has a setting.
+const ownSandbox = "turn the agent's own sandbox off, hutch is the isolation"
+
 // Explain says why the profile with this name refuses a call to a command.
 func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 	r := Refusal{Call: names()[nr], Why: "the seccomp profile does not allow it"}
@@ -43,6 +46,9 @@ func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 	for _, rule := range p.Rules {
 		if rule.names(r.Call) && rule.matches(args) {
 			r.Why, r.Probe = rule.Reason, rule.Probe
+			if rule.Reason == namespaceReason { // by bwrap, mostly, which an agent runs its commands in
+				r.Why = ownSandbox + ": " + r.Why
+			}
 			break
 		}
 	}

@@ -64,11 +64,8 @@ func showCode(r *api.CodeResult, note string) *mcp.CallToolResult {
 		}
 		part("error", e.Traceback)
 	}
-	for _, d := range r.Denials {
-		part("", fmt.Sprintf("[the sandbox refused %s %s: %s; to allow it: %s]", d.Kind, d.Target, d.Why, d.HowToAllow))
-	}
-	for _, f := range r.Failures {
-		part("", "["+f.Text()+"]")
+	for _, line := range api.Explain(r.Denials, r.Failures, r.Policy, r.Error != nil) {
+		part("", "["+line+"]")
 	}
 	for _, f := range r.Artifacts {
 		if f.Kind == "file" {

@@ -175,7 +175,7 @@ func watch(ctx context.Context, c *client.Client, id string, kinds []api.EventKi
 			switch {
 			case asJSON:
 				err = lines.print(out, &e)
-			case ok:
+			case ok && !d.Probe: // hutch why --verbose lists those
 				s.denied(e.Time.Local().Format(time.TimeOnly), &d, argsOf(&e))
 				if untold > 0 {
 					s.line("", "          and %d more, which came too fast to be recorded", untold)

@@ -124,6 +124,9 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 			if hint := anewFor(res.Denials); hint != "" && res.ExitCode != 0 {
 				fmt.Fprintln(os.Stderr, "hutch: network:", hint)
 			}
+			if res.Policy != "" {
+				fmt.Fprintln(os.Stderr, "hutch: refused again and again, by this policy:", cli.Line(res.Policy))
+			}
 			return cli.Outcome(res)
 		}
 		res, err := s.capture(ctx, o.params)

@@ -110,7 +110,7 @@ func (s *story) tell(e *api.Event) {
 			s.line("started", "%7.1f ms  %s, pid %d inside", at, d.Program, d.PID)
 		}
 	case api.EventNetworkDenied, api.EventSyscallDenied, api.EventFileDenied:
-		if d, _, ok := denialOf(e); ok {
+		if d, _, ok := denialOf(e); ok && !d.Probe {
 			s.denied(fmt.Sprintf("%.1f ms", at), &d, argsOf(e))
 		}
 	case api.EventNetworkFailed:

@@ -7,8 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestTellDenials: three lines at most, the most frequent first, each with the flag; nothing behind a command that did
-// what it should.
+// TestTellDenials: three lines at most, the most frequent first, each with the flag. Behind a command that ended well
+// one line, of a system call where one was refused; nothing where only connections have failed, or probes were refused.
 func TestTellDenials(t *testing.T) {
 	res := &api.ExecResult{ExitCode: 1}
 	for _, name := range []string{"once.test", "thrice.test", "never-mind.test"} {
@@ -27,9 +27,25 @@ hutch: refused: 1 more: hutch why sb_1
 	if out.String() != want {
 		t.Errorf("%s", out.String())
 	}
-	out.Reset()
 	res.ExitCode = 0
-	if tellDenials(&out, res, "sb_1"); out.Len() > 0 {
-		t.Errorf("of a command that did what it should: %s", out.String())
+	for _, c := range []struct {
+		want   string
+		change func()
+	}{
+		{"hutch: network: thrice.test was refused: the sandbox has no network (--allow thrice.test); " +
+			"2 more: hutch why sb_1\n", func() {}},
+		{"hutch: system call: clone was refused: turn it off; 3 more: hutch why sb_1\n", func() {
+			res.Denials = append(res.Denials,
+				api.Denial{Kind: api.KindSyscall, Target: "clone", Why: "turn it off", Count: 1})
+		}},
+		{"hutch: system call: clone was refused: turn it off\n", func() { res.Denials = res.Denials[3:] }},
+		{"", func() { res.Denials[0].Probe = true }},
+		{"", func() { res.Denials = nil }},
+	} {
+		c.change()
+		out.Reset()
+		if tellDenials(&out, res, "sb_1"); out.String() != c.want {
+			t.Errorf("of a command that ended well: %q, want %q", out.String(), c.want)
+		}
 	}
 }

@@ -19,11 +19,12 @@ import (
 )
 
 func newWhy() *cobra.Command {
-	asJSON := false
+	asJSON, verbose := false, false
 	cmd := &cobra.Command{
 		Use: "why [flags] SANDBOX",
 		Long: `Say what a sandbox was refused so far, why, and how to allow it, and which connections that it
-may make have failed, and why. Of a sandbox that is gone, by its id, what the daemon's events still tell.`,
+may make have failed, and why. Of a sandbox that is gone, by its id, what the daemon's events still tell. What programs
+try by themselves and do as well without, such as Chromium's look for updates, is listed by --verbose.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
@@ -34,12 +35,17 @@ may make have failed, and why. Of a sandbox that is gone, by its id, what the da
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), w)
 				}
+				if !verbose {
+					w.hideProbes()
+				}
 				w.print(cmd.OutOrStdout(), time.Now())
 				return nil
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
+		"also what programs try by themselves and do as well without")
 	return cmd
 }
 
@@ -48,6 +54,7 @@ type why struct {
 	Sandbox string       `json:"sandbox"`
 	Mode    api.NetMode  `json:"mode,omitempty"` // "" of a sandbox that is gone
 	Denials []api.Denial `json:"denials"`
+	probes  int          // that are not in Denials
 	// Failures are what it was allowed, and failed outside.
 	Failures []api.Failure `json:"failures,omitempty"`
 	Untold   int64         `json:"untold,omitempty"` // further ones of both, of which no more is known
@@ -132,7 +139,7 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 			return d, 0, false
 		}
 		d = api.Denial{Kind: api.KindNet, Target: n.Where(), NetTarget: n.NetTarget, Rule: n.Rule, Why: n.Why,
-			HowToAllow: n.HowToAllow, Refusal: n.Refusal, Count: n.Count}
+			HowToAllow: n.HowToAllow, Refusal: n.Refusal, Count: n.Count, Probe: n.Probe}
 		untold = n.Untold
 	case api.EventSyscallDenied:
 		var c api.SyscallEvent
@@ -140,7 +147,7 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 			return d, 0, false
 		}
 		d = api.Denial{Kind: api.KindSyscall, Target: c.Syscall, Rule: c.Rule, Why: c.Why, HowToAllow: c.HowToAllow,
-			Refusal: c.Refusal, Count: c.Count}
+			Refusal: c.Refusal, Count: c.Count, Probe: c.Probe}
 		untold = c.Untold
 	case api.EventFileDenied:
 		var f api.FileEvent
@@ -239,8 +246,18 @@ func (w *why) addFailure(e *api.Event) bool {
 	return true
 }
 
+// hideProbes leaves out what programs do as well without.
+func (w *why) hideProbes() {
+	all := len(w.Denials)
+	w.Denials = slices.DeleteFunc(w.Denials, func(d api.Denial) bool { return d.Probe })
+	w.probes = all - len(w.Denials)
+}
+
 // print writes tables.
 func (w *why) print(out io.Writer, now time.Time) {
+	if w.probes > 0 {
+		defer fmt.Fprintf(out, "%d refused that programs do as well without: hutch why --verbose %s\n", w.probes, w.Sandbox)
+	}
 	if len(w.Denials) > 0 {
 		t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"},
 			Right: []bool{true}}

@@ -13,7 +13,7 @@ func (profiles) Check(text string) error {
 	return err
 }
 
-func (profiles) Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, quiet bool) {
+func (profiles) Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, probe bool) {
 	r := seccomp.Explain(profile, nr, args)
 	return r.Call, r.Why, r.HowToAllow, r.Probe
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -69,6 +70,23 @@ func TestWrite(t *testing.T) {
 	}
 	if err := Replace(old, a, files); err != nil || read(t, filepath.Join(old, Folder, "policy.txt")) != "You may not.\n" {
 		t.Error(err)
+	}
+}
+
+// TestParagraph: a model is told what its policy says about what is refused again and again, bounded.
+func TestParagraph(t *testing.T) {
+	r := api.Sandbox{Image: spec.HostImage}
+	for kind, want := range map[string]string{
+		api.KindNet: "There is no network", api.KindFile: "All files are", api.KindSyscall: "System calls that", "limit": "",
+	} {
+		got := Paragraph(r, &api.Spec{}, kind)
+		if !strings.HasPrefix(got, want) || want == "" && got != "" || strings.Contains(got, "\n") {
+			t.Errorf("%s: %q", kind, got)
+		}
+	}
+	r.Network.NetPolicy = api.NetPolicy{Mode: api.NetAllow, Allow: []string{strings.Repeat("é", 5000)}}
+	if got := Paragraph(r, &api.Spec{}, api.KindNet); len(got) > maxParagraph+100 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes", len(got))
 	}
 }
 

@@ -38,6 +38,29 @@ func Of(r api.Sandbox, sp *api.Spec) api.About {
 	return a
 }
 
+// maxParagraph bounds a paragraph in bytes: names of the policy can be long.
+const maxParagraph = 1000
+
+// Paragraph is what the text says about what a kind of denials is of, "" if it says nothing about that.
+func Paragraph(r api.Sandbox, sp *api.Spec, kind string) string {
+	a, text := Of(r, sp), ""
+	switch kind {
+	case api.KindNet:
+		text = network(&a.Network)
+	case api.KindFile:
+		text = strings.Join(folders(&a), " ")
+	case api.KindSyscall:
+		text = "System calls that change namespaces, mounts or the kernel are refused to every program here, root's " +
+			"as well: the sandbox is what keeps them apart."
+	default:
+		return ""
+	}
+	if text = strings.TrimSpace(text); len(text) > maxParagraph {
+		text = strings.ToValidUTF8(text[:maxParagraph], "") + "..."
+	}
+	return text + " Do not try again: go on without, or tell your user what you need."
+}
+
 func folders(a *api.About) []string {
 	own := "All files are the sandbox's own"
 	var text []string

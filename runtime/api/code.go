@@ -107,6 +107,7 @@ type CodeResult struct {
 	Denials    []Denial `json:"denials"`
 	// Failures are connections that the policy allows, and that failed outside.
 	Failures []Failure `json:"failures,omitempty"`
+	Policy   string    `json:"policy,omitempty"` // as of an ExecResult
 }
 
 // CodeError is an exception.

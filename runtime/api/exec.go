@@ -121,6 +121,9 @@ type ExecResult struct {
 	Denials []Denial  `json:"denials"`
 	// Failures are connections that the policy allows, and that failed outside while the command ran.
 	Failures []Failure `json:"failures,omitempty"`
+	// Policy is the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets
+	// it once of each kind.
+	Policy string `json:"policy,omitempty"`
 	// Unguarded are names of the workspace's guard that turned up since the command before.
 	Unguarded []Unguarded `json:"unguarded,omitempty"`
 	// Hint is what to do about a command that failed, where its own message cannot know: who installs something

@@ -56,6 +56,8 @@ type Denial struct {
 	// Count is how often the very same happened, Time when last.
 	Count int64     `json:"count,omitempty"`
 	Time  time.Time `json:"time,omitzero"`
+	// Probe says that programs try this by themselves and do as well without it: people are shown it on request.
+	Probe bool `json:"probe,omitempty"`
 }
 
 // Refusal says who refused what, and to which process.
@@ -163,6 +165,7 @@ type SyscallEvent struct {
 	HowToAllow string   `json:"how_to_allow,omitempty"` // "" where no profile allows it
 	Count      int64    `json:"count"`
 	Untold     int64    `json:"untold,omitempty"`
+	Probe      bool     `json:"probe,omitempty"` // as of a Denial
 	Refusal
 }
 
@@ -176,6 +179,7 @@ type DeniedEvent struct {
 	HowToAllow string `json:"how_to_allow"`
 	Count      int64  `json:"count"`
 	Untold     int64  `json:"untold,omitempty"`
+	Probe      bool   `json:"probe,omitempty"` // as of a Denial
 	Refusal
 	// Cgroup is that of the process, 0 when it is not known.
 	Cgroup uint64 `json:"-"`

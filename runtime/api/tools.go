@@ -292,7 +292,8 @@ type ToolCommand struct {
 	Denials    []Denial `json:"denials"`
 	// Failures are connections that the policy allows, and that failed outside.
 	Failures []Failure `json:"failures,omitempty"`
-	Error    string    `json:"error,omitempty"` // why it never ran
+	Policy   string    `json:"policy,omitempty"` // as of an ExecResult
+	Error    string    `json:"error,omitempty"`  // why it never ran
 }
 
 // ToolDownloadURL are sandbox_download_url's arguments.

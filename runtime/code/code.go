@@ -208,7 +208,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams, tell teller) (api
 			User:     p.User,
 			TimeoutS: &p.TimeoutS, OutputBytes: p.OutputBytes, Background: false,
 		},
-		Started: started,
+		Started: started, Explained: true,
 	})
 	told()
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams, tell teller) (api
 		Exec: end.Exec, Stdout: interp.Text(end.Stdout, end.StdoutEncoding),
 		Stderr: interp.Text(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
 		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials,
-		Failures: end.Failures,
+		Failures: end.Failures, Policy: end.Policy,
 	}
 	if end.Verdict != api.VerdictOK {
 		res.Error = interp.Ended(&end)

@@ -143,7 +143,7 @@ func (r *Runner) run(ctx context.Context, p *api.CodeParams, k *interp.Interpret
 	r.boxes.Execs.BeginRefused(k.Exec)
 	res, err := k.Run(ctx, r.boxes.Execs, p)
 	if err == nil && !k.Broken {
-		res.Denials, res.Failures = r.boxes.Execs.TakeRefused(k.Exec, res.Error != nil)
+		res.Denials, res.Failures, res.Policy = r.boxes.Execs.TakeRefused(k.Exec, res.Error != nil)
 	}
 	return res, err
 }

@@ -159,11 +159,14 @@ type Use struct {
 
 // Explainer says why commands of a sandbox fail.
 type Explainer interface {
-	// Unrouted is how often there was no route for what the sandbox wanted to send, 0 where something tells of each.
-	Unrouted() int64
+	// Unrouted is how often there was no route for what the sandbox wanted to send, and how often of that for IPv4; 0
+	// where something tells of each.
+	Unrouted() (all, v4 int64)
 	// TellLate tells what nothing has told yet: connections that wait for their servers since a time, and so many for
 	// which there was no route. It may call Table.Attribute.
 	TellLate(since time.Time, unrouted int64)
+	// Policy is what the sandbox is told of its policy behind something that was refused so; mostly "".
+	Policy(refused []api.Denial) string
 	// SettleRefused waits until all that the kernel has refused so far is told.
 	SettleRefused()
 	// TellRefused tells what PID 1 says of a refused call.

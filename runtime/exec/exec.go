@@ -50,13 +50,14 @@ type Exec struct {
 	follow func()
 
 	// Set.mu guards what follows, until the exec has ended.
-	group    Group         // its cgroup; without a name when it has none, or has given it back
-	told     api.Verdict   // the limit whose hit was reported
-	company  bool          // another exec ran in the sandbox meanwhile
-	refused  []api.Denial  // by the network
-	begun    look          // what is told behind its failure is later
-	peak     diskuse.Usage // the most that the sandbox was seen to take meanwhile
-	unlisted bool          // it came when its sandbox had gone
+	group     Group         // its cgroup; without a name when it has none, or has given it back
+	told      api.Verdict   // the limit whose hit was reported
+	explained bool          // a model reads its result
+	company   bool          // another exec ran in the sandbox meanwhile
+	refused   []api.Denial  // by the network
+	begun     look          // what is told behind its failure is later
+	peak      diskuse.Usage // the most that the sandbox was seen to take meanwhile
+	unlisted  bool          // it came when its sandbox had gone
 
 	// done is closed when the exec has ended and what follows is set.
 	done    chan struct{}
@@ -70,6 +71,7 @@ type Exec struct {
 	why     string        // what explains its end
 	cut     bool          // the disk did not take all of its output
 	denials []api.Denial
+	policy  string // of the sandbox, about some of these
 	// unguarded are names of the workspace's guard that it, or what ran beside it, has brought.
 	unguarded []api.Unguarded
 	recalled  bool // it is of a sandbox that is stopped: nothing of it runs
@@ -126,6 +128,8 @@ type Request struct {
 	Params  api.ExecParams
 	FDs     packet.Taker
 	Started func(exec string, pid int) // called once the command runs; never nil
+	// Explained says that a model reads the result, which is to say all that was refused.
+	Explained bool
 	// Sent calls what it is given when the caller has the result, or is gone. For Run; nil
 	// when the caller has it as soon as Run returns.
 	Sent func(func())
@@ -278,7 +282,7 @@ func (t *Table) bringUp(ctx context.Context, r *Exec, req *Request) (err error) 
 // begin makes an exec with its bounds, of which there is nothing yet.
 func (t *Table) begin(ctx context.Context, s Sandbox, id string, req *Request, open bool) (r *Exec, err error) {
 	set := s.Commands()
-	r = &Exec{t: t, id: id, s: s, set: set, params: req.Params, open: open, by: audit.Caller(ctx), start: time.Now(),
+	r = &Exec{t: t, id: id, s: s, set: set, params: req.Params, open: open, explained: req.Explained, by: audit.Caller(ctx), start: time.Now(),
 		before: set.Clock.State().Total, kept: req.keep, done: make(chan struct{}), forgotten: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")
@@ -420,6 +424,7 @@ func (t *Table) settle(limited context.Context, r *Exec, end guestapi.Event) {
 	r.s.SettleRefused()
 	t.judge(r)
 	r.denials = append(r.denials, r.TakeRefused()...)
+	r.policy = r.s.Policy(r.denials)
 	r.unguarded = r.s.Unguarded(r.id)
 	r.tellExited() // before the note: told twice is better than not at all
 	if err := errors.Join(err, r.noteEnd()); err != nil {

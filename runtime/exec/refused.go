@@ -78,15 +78,16 @@ func (r *Exec) TakeRefused() []api.Denial {
 	return refused
 }
 
-// TakeRefused is what an exec that goes on was refused, and what has failed, since it was asked last; over says that
-// what it did meanwhile has failed. Of an exec that has ended its result has it.
-func (t *Table) TakeRefused(exec string, over bool) (refused []api.Denial, failed []api.Failure) {
+// TakeRefused is what an exec that goes on was refused, and what has failed, since it was asked last, with what the
+// policy says of it; over says that what it did meanwhile has failed. Of an exec that has ended its result has it.
+func (t *Table) TakeRefused(exec string, over bool) (refused []api.Denial, failed []api.Failure, policy string) {
 	r, err := t.Find(exec)
 	if err != nil {
-		return refusals.Part(nil)
+		return []api.Denial{}, nil, ""
 	}
 	r.LookWhy(over)
-	return refusals.Part(r.TakeRefused())
+	refused, failed = refusals.Part(r.TakeRefused())
+	return refused, failed, r.s.Policy(refused)
 }
 
 // BeginRefused says that an exec that goes on does something new: what was refused between two such things is of
@@ -107,6 +108,7 @@ func (r *Exec) BeginWork() {
 type look struct {
 	at       time.Time
 	unrouted int64 // of mode none
+	v4       int64 // of these, those of IPv4
 }
 
 // later is the later one of two looks. A counter that cannot be read is none that has gone back.
@@ -114,15 +116,15 @@ func (l look) later(o look) look {
 	if o.at.After(l.at) {
 		l.at = o.at
 	}
-	l.unrouted = max(l.unrouted, o.unrouted)
+	l.unrouted, l.v4 = max(l.unrouted, o.unrouted), max(l.v4, o.v4)
 	return l
 }
 
-// NewNetwork says that the network of the sandbox is new here, and what its counter of what had no route is.
-func (set *Set) NewNetwork(unrouted int64) {
+// NewNetwork says that the network of the sandbox is new here, and what its counters of what had no route are.
+func (set *Set) NewNetwork(unrouted, v4 int64) {
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	set.looked = look{unrouted: unrouted}
+	set.looked = look{unrouted: unrouted, v4: v4}
 }
 
 // beginLook notes where what r does begins: a command, or one of those of a shell or of an interpreter.
@@ -144,18 +146,24 @@ func (r *Exec) beginLook() {
 	set.mu.Unlock()
 }
 
-func lookNow(s Sandbox) look { return look{at: time.Now(), unrouted: s.Unrouted()} }
+func lookNow(s Sandbox) look {
+	all, v4 := s.Unrouted()
+	return look{at: time.Now(), unrouted: all, v4: v4}
+}
 
 // LookWhy ends what r does; where it has succeeded alone nobody looks, as this is behind each command. If it has failed
 // it tells what may be why, and of which nothing else tells: connections that wait for their servers, as it may have
 // lost its patience, those for which there was no route, and names that got no answer of use. What came before it
-// began, or before another one ended beside it, may be that one's, which has succeeded or was told about it.
+// began, or before another one ended beside it, may be that one's, which has succeeded or was told about it. A model is
+// told of IPv4 addresses without a route also behind what has succeeded: a pipe or a script may have hidden the failure.
+// IPv6 ones are then probes.
 func (r *Exec) LookWhy(failed bool) {
 	set := r.set
 	set.mu.Lock()
 	company := r.company
 	set.mu.Unlock()
-	if !failed && !company { // whoever comes next looks when it begins
+	explained := (r.explained || r.kept != "") && !company
+	if !failed && !company && !explained { // whoever comes next looks when it begins
 		return
 	}
 	now := lookNow(r.s)
@@ -165,6 +173,8 @@ func (r *Exec) LookWhy(failed bool) {
 	set.mu.Unlock()
 	if failed {
 		r.s.TellLate(from.at, max(0, now.unrouted-from.unrouted))
+	} else if n := now.v4 - from.v4; explained && n > 0 {
+		r.s.TellLate(now.at, n)
 	}
 }
 

@@ -22,20 +22,26 @@ func bareExec(id string) *Exec {
 // fakePlace is a sandbox of which there is little, and its PID 1.
 type fakePlace struct {
 	Sandbox
-	set   *Set
-	pids  map[uint64]int
-	late  []time.Time
-	told  []int // sessions of what TellRefused was told
-	group bool
+	set       *Set
+	pids      map[uint64]int
+	late      []time.Time
+	routeless []int64
+	told      []int // sessions of what TellRefused was told
+	group     bool
+
+	unrouted, v4 int64
 }
 
-func (s *fakePlace) ID() string                     { return "sb_1" }
-func (s *fakePlace) Commands() *Set                 { return s.set }
-func (s *fakePlace) Init() Init                     { return pid1{pids: s.pids} }
-func (s *fakePlace) Cgroup() (string, bool)         { return "/hutch/sb_1", s.group }
-func (s *fakePlace) SettleRefused()                 {}
-func (s *fakePlace) Unrouted() int64                { return 0 }
-func (s *fakePlace) TellLate(at time.Time, _ int64) { s.late = append(s.late, at) }
+func (s *fakePlace) ID() string                 { return "sb_1" }
+func (s *fakePlace) Commands() *Set             { return s.set }
+func (s *fakePlace) Init() Init                 { return pid1{pids: s.pids} }
+func (s *fakePlace) Cgroup() (string, bool)     { return "/hutch/sb_1", s.group }
+func (s *fakePlace) SettleRefused()             {}
+func (s *fakePlace) Unrouted() (all, v4 int64)  { return s.unrouted, s.v4 }
+func (s *fakePlace) Policy([]api.Denial) string { return "" }
+func (s *fakePlace) TellLate(at time.Time, n int64) {
+	s.late, s.routeless = append(s.late, at), append(s.routeless, n)
+}
 func (s *fakePlace) Hint(int, ...string) string     { return "" }
 func (s *fakePlace) BeginCall()                     {}
 func (s *fakePlace) Started()                       {}
@@ -214,4 +220,39 @@ func TestLookWhy(t *testing.T) {
 			t.Errorf("asked since %v, want %v and %v", s.late, succeeded, begun)
 		}
 	})
+}
+
+// TestLookExplained: a model is told of IPv4 addresses without a route also behind what has ended well. Nobody else is,
+// nor of IPv6 ones, nor of what somebody beside it may have tried.
+func TestLookExplained(t *testing.T) {
+	for what, c := range map[string]struct {
+		change       func(*Exec)
+		all, v4      int64
+		want, failed int64
+	}{
+		"a model":        {func(r *Exec) { r.explained = true }, 5, 2, 2, 5},
+		"an interpreter": {func(r *Exec) { r.kept = "py" }, 5, 2, 2, 5},
+		"IPv6":           {func(r *Exec) { r.explained = true }, 3, 0, 0, 3},
+		"somebody else":  {func(*Exec) {}, 5, 2, 0, 5},
+		"beside others":  {func(r *Exec) { r.explained, r.company = true, true }, 5, 2, 0, 5},
+	} {
+		for _, failed := range []bool{false, true} {
+			s := &fakePlace{set: NewSet(ClockState{})}
+			r := s.exec("ex")
+			c.change(r)
+			r.beginLook()
+			s.unrouted, s.v4 = c.all, c.v4
+			r.LookWhy(failed)
+			want, got := c.want, int64(0)
+			if failed {
+				want = c.failed
+			}
+			for _, n := range s.routeless {
+				got += n
+			}
+			if got != want {
+				t.Errorf("%s, failed %v: told of %d, want %d", what, failed, got, want)
+			}
+		}
+	}
 }

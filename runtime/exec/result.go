@@ -59,7 +59,7 @@ func (r *Exec) Outcome() api.ExecResult {
 	}
 	res.Limit = r.met
 	res.Denials, res.Failures = refusals.Part(r.denials)
-	res.Unguarded = r.unguarded
+	res.Unguarded, res.Policy = r.unguarded, r.policy
 	argv := append(slices.Clone(r.params.Argv), r.params.Command)
 	res.Hint = cmp.Or(r.s.Hint(res.ExitCode, argv...), r.why)
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}

@@ -21,20 +21,17 @@ func (f *Refusals) Call(s Sandbox, r guestapi.Refused) {
 
 func (f *Refusals) call(s Sandbox, r *guestapi.Refused) {
 	profile := string(s.Record().Seccomp)
-	call, why, how, quiet := f.cfg.Seccomp.Explain(profile, r.NR, r.Args)
-	if quiet {
-		return
-	}
+	call, why, how, probe := f.cfg.Seccomp.Explain(profile, r.NR, r.Args)
 	e := api.SyscallEvent{
 		Syscall: call, Rule: "seccomp profile " + profile, Why: why, HowToAllow: how, Count: r.Count,
-		Refusal: refused("seccomp", r),
+		Probe: probe, Refusal: refused("seccomp", r),
 	}
 	for _, a := range r.Args {
 		e.Args = append(e.Args, fmt.Sprintf("%#x", a))
 	}
 	d := api.Denial{
 		Kind: api.KindSyscall, Target: call, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
-		Count: e.Count, Time: now(), Refusal: e.Refusal,
+		Count: e.Count, Time: now(), Refusal: e.Refusal, Probe: probe,
 	}
 	d.Exec = s.Caller(d, r)
 	s.Ledger().Enter(d, 0, func(count, untold int64) {

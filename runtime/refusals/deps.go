@@ -65,8 +65,8 @@ type ReadOnly struct {
 
 // Seccomp knows profiles.
 type Seccomp interface {
-	// Explain says why a profile refuses a call to a command; quiet ones are of no interest to anybody.
-	Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, quiet bool)
+	// Explain says why a profile refuses a call to a command; a probe is one that programs do as well without.
+	Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, probe bool)
 }
 
 // Events is the daemon's log of what happened.

@@ -53,6 +53,30 @@ type Ledger struct {
 	lookups map[string]int64       // of denials: refused lookups by rule, which no connection counts
 
 	skipped int64 // of events: those that were not sent
+
+	advised map[string]bool // kinds of denials
+}
+
+// often is how often the very same is refused before a sandbox is shown what its policy says.
+const often = 3
+
+// Advise returns the kind of one of the denials that was refused often by now, "" if there is none, or if it has
+// returned that kind before.
+func (l *Ledger) Advise(denials []api.Denial) (kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range denials {
+		d := &denials[i]
+		if e := l.denials[refusalOf(d)]; e == nil || e.Count < often || d.Probe || l.advised[d.Kind] {
+			continue
+		}
+		if l.advised == nil {
+			l.advised = map[string]bool{}
+		}
+		l.advised[d.Kind] = true
+		return d.Kind
+	}
+	return ""
 }
 
 // allowance is what is kept of a class, and what may be sent of it now.
@@ -67,6 +91,14 @@ type refusal struct {
 	api.NetTarget
 	rule, why string
 	call      string // of what is not of the network
+}
+
+func refusalOf(d *api.Denial) refusal {
+	r := refusal{NetTarget: d.NetTarget, rule: d.Rule, why: d.Why}
+	if d.Kind != api.KindNet {
+		r.call = d.Kind + d.Target
+	}
+	return r
 }
 
 type entry struct {
@@ -161,10 +193,7 @@ func (l *Ledger) denied(d api.Denial, now time.Time) (count, untold int64, tell 
 		class = &allowance{tokens: Burst, filled: now}
 		l.classes[classOf(&d)] = class
 	}
-	key := refusal{NetTarget: d.NetTarget, rule: d.Rule, why: d.Why}
-	if d.Kind != api.KindNet {
-		key.call = d.Kind + d.Target
-	}
+	key := refusalOf(&d)
 	e := l.denials[key]
 	once := d.Count
 	switch {

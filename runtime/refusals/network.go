@@ -15,14 +15,14 @@ import (
 // Of a sandbox that is just being taken over or removed there is an event and no more.
 func (f *Refusals) Denied(sandbox string, e api.DeniedEvent) {
 	s, listed := f.cfg.Sandboxes.Listed(sandbox)
-	e.Count = max(1, e.Count)
+	e.Count, e.Probe = max(1, e.Count), probe(&e.NetTarget)
 	if !listed {
 		f.cfg.Events.Emit(api.EventNetworkDenied, sandbox, "", e)
 		return
 	}
 	d := api.Denial{
 		Kind: api.KindNet, Target: e.Where(), NetTarget: e.NetTarget, Rule: e.Rule, Why: e.Why,
-		HowToAllow: e.HowToAllow, Count: e.Count, Time: now(), Refusal: e.Refusal,
+		HowToAllow: e.HowToAllow, Count: e.Count, Time: now(), Refusal: e.Refusal, Probe: e.Probe,
 	}
 	d.Exec = s.Attribute(d, e.Cgroup)
 	s.Audit(api.AuditDenied, d.Exec, e)

@@ -10,7 +10,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Unrouted reports, after a command that failed, that it wanted to connect to an address without a network n times, or
+// Unrouted reports, after a command, that it wanted to connect to an address without a network n times, or
 // somebody who runs beside it. The kernel has answered that by itself and has only counted: where to and by which
 // protocol, eBPF alone would know.
 func (f *Refusals) Unrouted(sandbox string, n int64) {
@@ -21,9 +21,9 @@ func (f *Refusals) Unrouted(sandbox string, n int64) {
 	})
 }
 
-// Routeless is how often the kernel had no route for what a process in pid's network namespace wanted to send; 0 where
-// it is gone.
-func Routeless(pid int) int64 {
+// Routeless is how often the kernel had no route for what a process in pid's network namespace wanted to send, and how
+// often of that by IPv4; 0 where it is gone.
+func Routeless(pid int) (all, v4 int64) {
 	const most = 64 << 10 // of these files, which have a few kilobytes
 	read := func(name string) []byte {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, name))
@@ -34,7 +34,8 @@ func Routeless(pid int) int64 {
 		text, _ := io.ReadAll(io.LimitReader(f, most)) // what was read counts
 		return text
 	}
-	return noRoutes4(read("snmp")) + noRoutes6(read("snmp6"))
+	v4 = noRoutes4(read("snmp"))
+	return v4 + noRoutes6(read("snmp6")), v4
 }
 
 // noRoutes4 finds the counter in a table with a line of names above one of numbers (proc_pid_net(5)).

@@ -21,7 +21,7 @@ func TestUnrouted(t *testing.T) {
 	if _, err := os.Stat("/proc/self/net/snmp"); err != nil {
 		t.Fatal(err)
 	}
-	if n := Routeless(os.Getpid()); n < 0 {
-		t.Errorf("%d here", n)
+	if all, v4 := Routeless(os.Getpid()); v4 < 0 || all < v4 {
+		t.Errorf("%d here, %d of IPv4", all, v4)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/runtime/about"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/exec"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -118,9 +119,9 @@ func (b execBox) CheckControllers(l *api.Limits) error {
 		WithHint("set them on the sandbox, or boot with systemd.unified_cgroup_hierarchy=1")
 }
 
-func (b execBox) Unrouted() int64 {
+func (b execBox) Unrouted() (all, v4 int64) {
 	if b.s.net != nil || b.m.cfg.Host.EBPF.On { // which say more
-		return 0
+		return 0, 0
 	}
 	return refusals.Routeless(b.s.Record().PID)
 }
@@ -132,6 +133,17 @@ func (b execBox) TellLate(since time.Time, unrouted int64) {
 	if unrouted > 0 {
 		b.m.Refusals.Unrouted(b.s.id, unrouted)
 	}
+}
+
+func (b execBox) Policy(refused []api.Denial) string {
+	if len(refused) == 0 {
+		return ""
+	}
+	kind := b.s.seen.Advise(refused)
+	if kind == "" {
+		return ""
+	}
+	return about.Paragraph(b.s.Record(), &b.s.spec, kind)
 }
 
 func (b execBox) SettleRefused() {

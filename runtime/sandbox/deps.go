@@ -219,8 +219,8 @@ type Network interface {
 type Seccomp interface {
 	// Check reads the text of a custom profile.
 	Check(text string) error
-	// Explain says why a profile refuses a call to a command; quiet ones are of no interest to anybody.
-	Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, quiet bool)
+	// Explain says why a profile refuses a call to a command; a probe is one that programs do as well without.
+	Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, probe bool)
 	// Describe is a built-in profile for people; nothing of an unknown one.
 	Describe(name string) (rules []api.DebugRule, other string)
 }

@@ -267,6 +267,7 @@ func (sh *shell) end(limited context.Context, run *command, ev shellapi.Event,
 	res.DurationMS = ms(time.Since(run.Start))
 	r.LookWhy(res.Verdict != api.VerdictOK)
 	res.Denials, res.Failures = refusals.Part(r.TakeRefused())
+	res.Policy = r.Sandbox().Policy(res.Denials)
 	res.Unguarded = r.Sandbox().Unguarded(r.ID())
 	after, memory := r.Used()
 	res.Peaks = api.Peaks{CPUMS: ms(max(0, after-run.CPU)), MemoryBytes: memory}

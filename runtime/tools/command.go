@@ -43,7 +43,7 @@ func (c *call) command(ctx context.Context, a *api.ToolRunCommand) (answer, erro
 		s := float64(api.ToolCommandTimeoutS)
 		p.TimeoutS = &s
 	}
-	ex, err := execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}})
+	ex, err := execs.Start(ctx, exec.Request{Params: p, Started: func(string, int) {}, Explained: true})
 	if err != nil {
 		return answer{}, err
 	}
@@ -167,23 +167,9 @@ func commandText(r *api.ToolCommand) string {
 		text.WriteString("[stderr]\n" + r.Stderr)
 	}
 	newline(&text)
-	for i, d := range r.Denials {
-		if i == maxDenials {
-			fmt.Fprintf(&text, "[and %d refusals more]\n", len(r.Denials)-i)
-			break
-		}
-		fmt.Fprintf(&text, "[the sandbox refused %s %s: %s", d.Kind, d.Target, d.Why)
-		if d.HowToAllow != "" {
-			fmt.Fprintf(&text, "; to allow it: %s", d.HowToAllow)
-		}
-		text.WriteString("]\n")
-	}
-	for i, f := range r.Failures {
-		if i == maxDenials {
-			fmt.Fprintf(&text, "[and %d failed connections more]\n", len(r.Failures)-i)
-			break
-		}
-		fmt.Fprintf(&text, "[%s]\n", f.Text())
+	failed := !r.Running && r.Verdict != api.VerdictOK
+	for _, line := range api.Explain(r.Denials, r.Failures, r.Policy, failed) {
+		text.WriteString("[" + line + "]\n")
 	}
 	switch {
 	case r.Running:
@@ -197,9 +183,6 @@ func commandText(r *api.ToolCommand) string {
 	}
 	return text.String()
 }
-
-// maxDenials bounds those that a text has.
-const maxDenials = 10
 
 // newline ends a line that has begun.
 func newline(b *strings.Builder) {
@@ -216,5 +199,5 @@ func ended(r *api.ToolCommand, end *api.ExecResult) {
 	if len(end.Denials) > 0 {
 		r.Denials = end.Denials
 	}
-	r.Failures = end.Failures
+	r.Failures, r.Policy = end.Failures, end.Policy
 }

@@ -292,7 +292,10 @@ func (s *Sandbox) DiskLimit(peak diskuse.Usage) (api.Denial, *api.LimitHit) {
 }
 
 // Unrouted implements exec.Sandbox.
-func (s *Sandbox) Unrouted() int64 { return 0 }
+func (s *Sandbox) Unrouted() (all, v4 int64) { return 0, 0 }
+
+// Policy implements exec.Sandbox.
+func (s *Sandbox) Policy([]api.Denial) string { return "" }
 
 // TellLate implements exec.Sandbox.
 func (s *Sandbox) TellLate(since time.Time, _ int64) {

@@ -372,6 +372,8 @@ export interface CodeResult {
   exit_code: number;
   /** connections that the policy allows, and that failed outside. */
   failures?: Failure[];
+  /** as of an ExecResult */
+  policy?: string;
   /** the same of standard error */
   stderr: string;
   /** bytes that are no text are replaced */
@@ -517,6 +519,8 @@ export interface Denial {
   name?: string;
   /** of "tcp" or "udp" */
   port?: number;
+  /** probe says that programs try this by themselves and do as well without it: people are shown it on request. */
+  probe?: boolean;
   /** the last that was refused this; eBPF alone knows it. */
   process?: NetProcess;
   /** "" is a lookup, or unknown without a name */
@@ -700,6 +704,11 @@ export interface ExecResult {
   limit?: LimitHit;
   /** the most that an exec used. */
   peaks: Peaks;
+  /**
+   * the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets it once of
+   * each kind.
+   */
+  policy?: string;
   /** "SIGKILL"; exit_code is then 128+n */
   signal?: string;
   /** as stderr_encoding says */
@@ -1917,6 +1926,11 @@ export interface ShellResult {
   limit?: LimitHit;
   /** the most that an exec used. */
   peaks: Peaks;
+  /**
+   * the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets it once of
+   * each kind.
+   */
+  policy?: string;
   /** the number of the command */
   run: number;
   /** id of the shell */
@@ -2928,6 +2942,11 @@ export interface ExecExitedNotification {
   denials: Denial[];
   /** connections that the policy allows, and that failed outside while the command ran. */
   failures?: Failure[];
+  /**
+   * the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets it once of
+   * each kind.
+   */
+  policy?: string;
   /** names of the workspace's guard that turned up since the command before. */
   unguarded?: Unguarded[];
   /**

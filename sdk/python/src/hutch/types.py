@@ -424,6 +424,8 @@ class CodeResult(_CodeResult, total=False):
     exec: str
     # connections that the policy allows, and that failed outside.
     failures: List["Failure"]
+    # as of an ExecResult
+    policy: str
     # the value of the code's last expression, as the interpreter shows it.
     text: str
     # "host" of code that ran on the host, by the mode that hutch mcp was started with; exec is then no exec of a
@@ -563,6 +565,8 @@ class Denial(_Denial, total=False):
     name: str
     # of "tcp" or "udp"
     port: int
+    # probe says that programs try this by themselves and do as well without it: people are shown it on request.
+    probe: bool
     # the last that was refused this; eBPF alone knows it.
     process: "NetProcess"
     # "" is a lookup, or unknown without a name
@@ -756,6 +760,9 @@ class ExecResult(_ExecResult, total=False):
     hint: str
     # the limit behind the verdict, of memory, processes or disk space.
     limit: "LimitHit"
+    # the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets it once of
+    # each kind.
+    policy: str
     # "SIGKILL"; exit_code is then 128+n
     signal: str
     # names of the workspace's guard that turned up since the command before.
@@ -1988,6 +1995,9 @@ class ShellResult(_ShellResult, total=False):
     hint: str
     # the limit behind the verdict, of memory, processes or disk space.
     limit: "LimitHit"
+    # the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets it once of
+    # each kind.
+    policy: str
     # "SIGKILL"; exit_code is then 128+n
     signal: str
     # names of the workspace's guard that turned up since the command before.
@@ -3009,6 +3019,9 @@ class ExecExitedNotification(_ExecExitedNotification, total=False):
     limit: "LimitHit"
     # connections that the policy allows, and that failed outside while the command ran.
     failures: List["Failure"]
+    # the paragraph of /run/hutch/policy.txt about what was refused now for the third time: the sandbox gets it once of
+    # each kind.
+    policy: str
     # names of the workspace's guard that turned up since the command before.
     unguarded: List["Unguarded"]
     # what to do about a command that failed, where its own message cannot know: who installs something in the image

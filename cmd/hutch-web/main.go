@@ -49,6 +49,9 @@ const (
 )
 
 func run(ctx context.Context) (err error) {
+	if os.Getenv(webapi.NoticeVariable) != "" {
+		return notice(ctx)
+	}
 	var cfg webapi.Config
 	if err := become.Config(webapi.Variable, "hutch web", &cfg); err != nil {
 		return err

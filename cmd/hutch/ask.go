@@ -30,9 +30,15 @@ func (r *runner) answering(ctx context.Context, sb *api.Sandbox, argv []string) 
 			"hutch: what sandbox %s wants to connect to is asked elsewhere (%v): hutch network asks\n", sb.ID, err)
 		return r.exec(ctx, sb, argv)
 	}
+	return answeringAt(ctx, tty, func() *client.Client { return r.client }, sb.ID,
+		func() error { return r.exec(ctx, sb, argv) })
+}
+
+// answeringAt puts to tty what a sandbox wants to connect to, until fn returns. It closes tty.
+func answeringAt(ctx context.Context, tty *os.File, c func() *client.Client, sandbox string, fn func() error) error {
 	defer tty.Close()
-	events, err := r.client.Subscribe(ctx,
-		api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
+	events, err := c().Subscribe(ctx,
+		api.SubscribeParams{Sandbox: sandbox, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
 	if err != nil {
 		return err
 	}
@@ -41,10 +47,10 @@ func (r *runner) answering(ctx context.Context, sb *api.Sandbox, argv []string) 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		a := &asker{tty: tty, answer: func(p api.AnswerParams) error { return r.client.Answer(asking, p) }}
+		a := &asker{tty: tty, answer: func(p api.AnswerParams) error { return c().Answer(asking, p) }}
 		a.run(asking, events)
 	}()
-	err = r.exec(ctx, sb, argv)
+	err = fn()
 	stop(nil)
 	_ = tty.Close() // ends a read
 	<-ended

@@ -118,6 +118,12 @@ func completeNames(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
+	if f := cmd.Flags().Lookup("attach"); f != nil && f.Value.Type() != "bool" {
+		_ = cmd.RegisterFlagCompletionFunc("attach", func(*cobra.Command, []string, string) ([]string,
+			cobra.ShellCompDirective) {
+			return namesOf("SANDBOX")
+		})
+	}
 	for _, flag := range []string{"template", "pool"} {
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string,

@@ -12,6 +12,7 @@ type guardRow struct {
 	Name   string      `json:"name"`
 	In     guard.Depth `json:"in"`
 	Report bool        `json:"report,omitempty"`
+	Words  bool        `json:"words,omitempty"`
 	Who    string      `json:"who"`
 	When   string      `json:"when"`
 	Source string      `json:"source"`
@@ -30,7 +31,8 @@ func newConfigGuard() *cobra.Command {
 not ask them to run anything of the folder's. workspace apply wants each of them named.
 
 IN says in which folders: at the top of the one that the sandbox has, in each that is not below
-node_modules or site-packages, or in each. A name that is only reported can be made.
+node_modules or site-packages, or in each. A name that is only reported can be made, as can one that is guarded
+in changes: words that agents obey, which workspace apply alone wants named.
 Nor does a repository come to be that you did not ask for: --unguard git-new allows that.`,
 		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,7 +41,7 @@ Nor does a repository come to be that you did not ask for: --unguard git-new all
 				Source: "gitrepository-layout(5): a new .git, or a folder with HEAD, objects and refs, or with HEAD and commondir",
 			}}
 			for _, r := range guard.Rows {
-				rows = append(rows, guardRow{Name: r.Name, In: r.Depth, Report: r.Report, Who: r.Who, When: r.When,
+				rows = append(rows, guardRow{Name: r.Name, In: r.Depth, Report: r.Report, Words: r.Words, Who: r.Who, When: r.When,
 					Source: r.Source})
 			}
 			if asJSON {
@@ -50,6 +52,9 @@ Nor does a repository come to be that you did not ask for: --unguard git-new all
 				in := guardIn[r.In]
 				if r.Report {
 					in += ", reported"
+				}
+				if r.Words {
+					in += ", in changes"
 				}
 				t.Row(r.Name, in, r.Who, r.When, r.Source)
 			}

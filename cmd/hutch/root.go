@@ -54,6 +54,7 @@ var verbs = []verb{
 	{"audit", groupSandbox, "Print what was done with a sandbox, and what it did", newAudit},
 	{"stats", groupSandbox, "Show what sandboxes use, again and again", newStats},
 	{"top", groupSandbox, "Show the busiest sandboxes, or the processes of one", newTop},
+	{"agent", groupSandbox, "Run an agent in a sandbox, and apply what it has changed once you have seen it", newAgent},
 	{"workspace", groupSandbox, "Look at what a sandbox has changed in your folder, and apply it or throw it away",
 		newWorkspace},
 	{"template", groupSandbox, "Make sandboxes by a name: an image, steps, limits, what runs in them", newTemplate},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -37,6 +38,8 @@ type session struct {
 	private     bool // the daemon ends with this process
 	owned       bool // the sandbox ends with the connection
 	detachKeys  string
+	twice       bool      // a second Ctrl-C ends a command that has the terminal
+	comeBack    string    // the command that does, after the detach keys; "" is exec --attach
 	fresh       *freshBox // the sandbox is made for the command, and ends with it; nil for one that there is
 
 	mu sync.Mutex // guards client while the command runs
@@ -59,6 +62,7 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 		if keys, err = cli.ParseDetachKeys(s.detachKeys, s.leaver(leave)); err != nil {
 			return nil, cli.Usage("hutch", err)
 		}
+		keys = s.interrupting(keys)
 	}
 	stdio, err := cli.OpenStdio(cli.StdioOptions{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -83,7 +87,7 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 	res, err := s.exec(ctx, p, files, stdio.Sent)
 	if errors.Is(err, errDetached) {
 		restore()
-		return nil, detached(res.Exec)
+		return nil, detached(cmp.Or(s.comeBack, "hutch exec --attach "+res.Exec))
 	}
 	if err != nil {
 		return nil, err
@@ -96,7 +100,7 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult,
 	error) {
 	// Chosen here, so that it is known also when the daemon cannot say it any more.
-	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
+	p.Exec = cmp.Or(p.Exec, newExecID())
 	if s.fresh == nil { // else it is done behind the call, see freshBox.call
 		s.signals.Listen() // before the command can say anything: who then sends it a signal wants it to have that
 	}
@@ -122,6 +126,8 @@ func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdi
 	}
 	return res, err
 }
+
+func newExecID() string { return "ex_" + strings.ToLower(rand.Text()[:12]) }
 
 // resume connects to the next hutchd, which it starts where that needs a new daemon, and
 // waits for the command there.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -52,9 +54,17 @@ func (s *session) leaver(leave context.CancelCauseFunc) func() {
 	return func() { fmt.Fprintf(os.Stderr, "\r\nhutch: not detached: %s\r\n", why) }
 }
 
+// interrupting has a second Ctrl-C do what SIGTERM does: the command gets that, and is killed when it stays.
+func (s *session) interrupting(keys *cli.DetachKeys) *cli.DetachKeys {
+	if !s.twice {
+		return keys
+	}
+	return keys.OnTwice(func() { _ = unix.Kill(os.Getpid(), unix.SIGTERM) })
+}
+
 // detached tells how to come back. hutch has done what it was asked to.
-func detached(exec string) error {
-	fmt.Fprintf(os.Stderr, "\nhutch: detached; hutch exec --attach %s comes back\n", exec)
+func detached(comeBack string) error {
+	fmt.Fprintf(os.Stderr, "\nhutch: detached; %s comes back\n", comeBack)
 	return &cli.Exit{Code: 0}
 }
 
@@ -117,6 +127,7 @@ func (s *session) attach(ctx context.Context, exec string) (_ *api.ExecResult, e
 	if err != nil {
 		return nil, cli.Usage("hutch exec", err)
 	}
+	keys = s.interrupting(keys)
 	stdio, err := cli.OpenStdio(cli.StdioOptions{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTY: true, Detach: keys, Owner: uint32(os.Geteuid()),
 	})
@@ -148,7 +159,7 @@ func (s *session) attach(ctx context.Context, exec string) (_ *api.ExecResult, e
 	switch {
 	case errors.Is(err, errDetached):
 		restore()
-		return nil, detached(exec)
+		return nil, detached(cmp.Or(s.comeBack, "hutch exec --attach "+exec))
 	case err != nil && !errors.As(err, &gap): // a terminal can do with a gap
 		return nil, err
 	}

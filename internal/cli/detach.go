@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // DefaultDetachKeys are docker's and podman's.
@@ -15,6 +16,37 @@ type DetachKeys struct {
 	seq    []byte
 	have   int // keys of seq that were typed last, and are held back
 	pushed func()
+
+	twice       func() // see OnTwice; nil
+	interrupted time.Time
+}
+
+// ctrlC is the key.
+const ctrlC = 0x03
+
+// OnTwice returns keys that also call fn when Ctrl-C is typed a second time within two seconds. It is passed on both
+// times. d may be nil.
+func (d *DetachKeys) OnTwice(fn func()) *DetachKeys {
+	if d == nil {
+		d = &DetachKeys{}
+	}
+	d.twice = fn
+	return d
+}
+
+// interrupts notes those Ctrl-C that were typed.
+func (d *DetachKeys) interrupts(typed []byte) {
+	for _, key := range typed {
+		if key != ctrlC {
+			continue
+		}
+		if now := time.Now(); now.Sub(d.interrupted) < secondInterrupt {
+			d.interrupted = time.Time{}
+			d.twice()
+		} else {
+			d.interrupted = now
+		}
+	}
 }
 
 // ParseDetachKeys parses keys as docker writes them: letters and ctrl-X, with commas
@@ -44,6 +76,12 @@ func ParseDetachKeys(text string, pushed func()) (*DetachKeys, error) {
 // are held back until it is clear that they are none.
 func (d *DetachKeys) filter(typed []byte) []byte {
 	if d == nil {
+		return typed
+	}
+	if d.twice != nil {
+		d.interrupts(typed)
+	}
+	if len(d.seq) == 0 {
 		return typed
 	}
 	var out []byte

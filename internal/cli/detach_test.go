@@ -3,7 +3,10 @@ package cli
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
@@ -63,6 +66,31 @@ func FuzzDetachKeys(f *testing.F) {
 		})
 		if d != nil && n+d.have+pushed*len(d.seq) != len(typed) {
 			t.Errorf("of %d keys %d were passed on, %d held, %d times detached", len(typed), n, d.have, pushed)
+		}
+	})
+}
+
+// TestOnTwice: a second Ctrl-C within two seconds is noticed, a later one is a first, and all of them are passed on.
+func TestOnTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, keys := range []string{DefaultDetachKeys, ""} {
+			n := 0
+			d, err := ParseDetachKeys(keys, func() { t.Error("detached") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			d = d.OnTwice(func() { n++ })
+			for i, c := range []struct {
+				typed string
+				after time.Duration
+				want  int
+			}{{"a\x03", 0, 0}, {"b", 0, 0}, {"\x03", time.Second, 1}, {"\x03", 0, 1}, {"\x03", 3 * time.Second, 1},
+				{"\x03\x03", 3 * time.Second, 2}} {
+				testenv.Elapse(c.after)
+				if got := string(d.filter([]byte(c.typed))); got != c.typed || n != c.want {
+					t.Errorf("%q, %d: passed %q, noticed %d, want %d", keys, i, got, n, c.want)
+				}
+			}
 		}
 	})
 }

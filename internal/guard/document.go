@@ -21,6 +21,8 @@ func Document() string {
 		}
 		name := "`" + r.Name + "`"
 		switch {
+		case r.Words:
+			name += " (in changes)"
 		case r.Report:
 			name += " (reported)"
 		case r.Depth == Top:

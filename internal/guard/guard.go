@@ -25,7 +25,10 @@ const (
 type Row struct {
 	Name   string // relative to the folder that has it; a leading * stands for any beginning of the name
 	Depth  Depth
-	Report bool   // it can be made, and is reported: people's own work makes it as well
+	Report bool // it can be made, and is reported: people's own work makes it as well
+	// Words are a text that agents take instructions from. They can be made, as people's own work does, and what a
+	// sandbox has made of them is applied only by name: who works on the folder next obeys it with the user's rights.
+	Words  bool
 	Who    string // obeys it
 	When   string // the user does what
 	Source string // that says so
@@ -78,7 +81,12 @@ type name struct {
 
 // New makes the set of all rows but those that are unguarded, and of names of the caller's own, which are relative to
 // the guarded folder. A name unguards what lies below it, too.
-func New(own, unguarded []string) *Set {
+func New(own, unguarded []string) *Set { return newSet(own, unguarded, false) }
+
+// Changes is the set of all rows, Words as well, in any folder: for changes that are looked at as a whole.
+func Changes() *Set { return newSet(nil, nil, true).Deep() }
+
+func newSet(own, unguarded []string, words bool) *Set {
 	s := &Set{first: map[string][]int{}}
 	free := func(n string) bool {
 		return slices.ContainsFunc(unguarded, func(u string) bool {
@@ -94,7 +102,7 @@ func New(own, unguarded []string) *Set {
 	}
 	for i := range Rows {
 		r := &Rows[i]
-		if r.Report || free(r.Name) {
+		if r.Report || r.Words && !words || free(r.Name) {
 			continue
 		}
 		n := name{text: lower(r.Name), as: r.Name, depth: r.Depth}

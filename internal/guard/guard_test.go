@@ -164,6 +164,24 @@ func TestMakesRepository(t *testing.T) {
 	}
 }
 
+// TestWords: words that agents obey are guarded in changes alone, in any folder and in any case.
+func TestWords(t *testing.T) {
+	for _, p := range []string{"CLAUDE.md", "a/b/agents.md", "node_modules/x/GEMINI.md", ".github/copilot-instructions.md",
+		".clinerules/a"} {
+		if m, ok := New(nil, nil).Arrives(p, false); ok {
+			t.Errorf("%s cannot be written: %+v", p, m)
+		}
+		if _, ok := Changes().Arrives(p, false); !ok {
+			t.Errorf("%s is applied", p)
+		}
+	}
+	for _, p := range []string{"README.md", "x-CLAUDE.md", "CLAUDE.md.txt", ".github/workflows/ci.yml"} {
+		if m, ok := Changes().Arrives(p, false); ok {
+			t.Errorf("%s is not applied: %+v", p, m)
+		}
+	}
+}
+
 // TestArrives: of a .git its history comes, and no repository within.
 func TestArrives(t *testing.T) {
 	s := New(nil, nil).Deep()

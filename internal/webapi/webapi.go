@@ -4,6 +4,15 @@ package webapi
 // Variable is the environment variable that holds a Config in JSON.
 const Variable = "HUTCH_WEB"
 
+// NoticeVariable holds a Notice: hutch-web posts it, and ends.
+const NoticeVariable = "HUTCH_NOTICE"
+
+// Notice is a body to be posted.
+type Notice struct {
+	URL  string `json:"url"`
+	Body []byte `json:"body"`
+}
+
 // What --grant takes: see rest.Grant.
 const (
 	GrantHostPorts = "host-ports"

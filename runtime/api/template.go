@@ -17,6 +17,7 @@ const (
 	// MaxTemplateContext bounds the files that the steps of one template copy, in bytes.
 	MaxTemplateContext = 1 << 30
 	MaxTemplates       = 1000
+	MaxPassEnv         = 64 // names of variables
 )
 
 // The seconds that a step, a build and a ready check have when the template says nothing else.
@@ -36,10 +37,13 @@ type TemplateSpec struct {
 	Platform string            `json:"platform,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Workdir  string            `json:"workdir,omitempty"`
-	User     string            `json:"user,omitempty"`
-	Limits   Limits            `json:"limits,omitzero"`
-	Network  NetPolicy         `json:"network,omitzero"`
+	// PassEnv are names of variables, such as an API key's, that `hutch agent` passes from its user's environment where
+	// they are set. Nothing else does.
+	PassEnv []string  `json:"pass_env,omitempty"`
+	Workdir string    `json:"workdir,omitempty"`
+	User    string    `json:"user,omitempty"`
+	Limits  Limits    `json:"limits,omitzero"`
+	Network NetPolicy `json:"network,omitzero"`
 	// WritableUsr and Seccomp are those of a sandbox; steps that install into /usr need the first with the image
 	// "host".
 	WritableUsr bool           `json:"writable_usr,omitempty"`
@@ -229,6 +233,9 @@ func (t *TemplateSpec) Validate() error {
 	if err := sp.Validate(); err != nil {
 		return err
 	}
+	if err := t.validatePassEnv(); err != nil {
+		return err
+	}
 	if len(t.Steps) > MaxTemplateSteps {
 		return invalid("steps", "%d steps are more than %d", len(t.Steps), MaxTemplateSteps).
 			WithHint("put several commands into one step, with && between them")
@@ -242,6 +249,19 @@ func (t *TemplateSpec) Validate() error {
 		return err
 	}
 	return t.validateStart()
+}
+
+func (t *TemplateSpec) validatePassEnv() error {
+	if len(t.PassEnv) > MaxPassEnv {
+		return invalid("pass_env", "%d names are more than %d", len(t.PassEnv), MaxPassEnv)
+	}
+	for i, name := range t.PassEnv {
+		if name == "" || len(name) > 255 || strings.Trim(name, letters+digits+"_") != "" {
+			return invalid(fmt.Sprintf("pass_env[%d]", i), "%.300q is no name of a variable", name).
+				WithHint("names have letters, digits and _; values are never written into a template")
+		}
+	}
+	return nil
 }
 
 // sandbox is the part that sandbox.create takes, too.
@@ -439,6 +459,9 @@ func (t *TemplateSpec) On(base *TemplateSpec) TemplateSpec {
 	}
 	if r.Ports == nil {
 		r.Ports = base.Ports
+	}
+	if r.PassEnv == nil {
+		r.PassEnv = base.PassEnv
 	}
 	return r
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // guardedDeep is what of changes is guarded, in any folder: what is applied is looked at as a whole.
-var guardedDeep = guard.New(nil, nil).Deep()
+var guardedDeep = guard.Changes()
 
 // guardedChange is the name that has to be given for a change to be applied; "" is none. What a rename takes away
 // counts as well.

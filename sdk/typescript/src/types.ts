@@ -2429,6 +2429,11 @@ export interface Template {
   name: string;
   /** NetPolicy says what a sandbox may reach */
   network?: NetPolicy;
+  /**
+   * names of variables, such as an API key's, that `hutch agent` passes from its user's environment where they are set.
+   * Nothing else does.
+   */
+  pass_env?: string[];
   /** os/arch[/variant] of the image */
   platform?: string;
   /** how many sandboxes wait in a pool of the template's name, with all that is started in them ready. */
@@ -3330,6 +3335,11 @@ export interface TemplateCreateParams {
   env?: Record<string, string>;
   /** names and values for people and tools, which hutch only stores */
   labels?: Record<string, string>;
+  /**
+   * names of variables, such as an API key's, that `hutch agent` passes from its user's environment where they are set.
+   * Nothing else does.
+   */
+  pass_env?: string[];
   /** working directory of commands that name none */
   workdir?: string;
   /** name or uid, and group after a colon */

@@ -2465,6 +2465,9 @@ class Template(_Template, total=False):
     limits: "Limits"
     # NetPolicy says what a sandbox may reach
     network: "NetPolicy"
+    # names of variables, such as an API key's, that `hutch agent` passes from its user's environment where they are
+    # set. Nothing else does.
+    pass_env: List[str]
     # os/arch[/variant] of the image
     platform: str
     # how many sandboxes wait in a pool of the template's name, with all that is started in them ready.

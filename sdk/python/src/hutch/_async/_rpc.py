@@ -487,6 +487,7 @@ class AsyncRpc:
         platform: Optional[str] = None,
         env: Optional[Dict[str, str]] = None,
         labels: Optional[Dict[str, str]] = None,
+        pass_env: Optional[List[str]] = None,
         workdir: Optional[str] = None,
         user: Optional[str] = None,
         limits: Optional[t.Limits] = None,
@@ -518,6 +519,8 @@ class AsyncRpc:
         platform: os/arch[/variant] of the image
         env: environment variables
         labels: names and values for people and tools, which hutch only stores
+        pass_env: names of variables, such as an API key's, that `hutch agent` passes from its user's
+            environment where they are set. Nothing else does.
         workdir: working directory of commands that name none
         user: name or uid, and group after a colon
         limits: limits bound a sandbox, or one exec in it
@@ -543,7 +546,7 @@ class AsyncRpc:
             them ready.
         replace: replace puts it in the place of one of that name.
         context: the index of an fd: the read end of a pipe with a tar archive of the files that steps copy."""
-        params: Dict[str, Any] = {"name": name, "description": description, "image": image, "template": template, "platform": platform, "env": env, "labels": labels, "workdir": workdir, "user": user, "limits": limits, "network": network, "writable_usr": writable_usr, "seccomp": seccomp, "steps": steps, "build": build, "entrypoint": entrypoint, "cmd": cmd, "start": start, "ready": ready, "ports": ports, "pool_size": pool_size, "replace": replace, "context": context}
+        params: Dict[str, Any] = {"name": name, "description": description, "image": image, "template": template, "platform": platform, "env": env, "labels": labels, "pass_env": pass_env, "workdir": workdir, "user": user, "limits": limits, "network": network, "writable_usr": writable_usr, "seccomp": seccomp, "steps": steps, "build": build, "entrypoint": entrypoint, "cmd": cmd, "start": start, "ready": ready, "ports": ports, "pool_size": pool_size, "replace": replace, "context": context}
         return cast("t.Template", await self._call("template.create", params, fds=fds))
 
     async def template_list(

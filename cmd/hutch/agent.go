@@ -193,8 +193,8 @@ func wholeTemplate(ctx context.Context, c *client.Client, name string) (*api.Tem
 	return &t, err
 }
 
-// addTo adds what the flags allow and block to a template's policy: otherwise a name that is allowed here would take the
-// agent's model away. A mode, or a file, takes the template's place.
+// addTo adds what the flags allow and block to a template's policy: otherwise a name that is allowed here would take
+// the agent's model away. A mode, or a file, takes the template's place.
 func (f *netFlags) addTo(policy, flags api.NetPolicy) api.NetPolicy {
 	if flags.IsZero() || policy.Mode != api.NetAllow || f.mode != "" || f.learn != "" || f.file != "" {
 		return flags
@@ -288,7 +288,8 @@ func (a *agent) session() *session {
 // runAttach comes back to an agent that runs, or to what it has left.
 func (o *agentFlags) runAttach(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return cli.Usage(cmd.CommandPath(), fmt.Errorf("%q does not go with --attach, whose agent is there already", args[0]))
+		return cli.Usage(cmd.CommandPath(),
+			fmt.Errorf("%q does not go with --attach, whose agent is there already", args[0]))
 	}
 	if err := o.check(cmd); err != nil {
 		return err

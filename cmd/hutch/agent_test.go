@@ -98,7 +98,8 @@ func TestDesktopNotice(t *testing.T) {
 		t.Fatal("none")
 	}
 	text := cmd.Args[4]
-	if cmd.Args[2] != "--" || cmd.Args[3] != "--hint=x" || strings.ContainsAny(text, "<>\x1b\n") || len(text) > 2*maxNotice {
+	if cmd.Args[2] != "--" || cmd.Args[3] != "--hint=x" ||
+		strings.ContainsAny(text, "<>\x1b\n") || len(text) > 2*maxNotice {
 		t.Errorf("%q", cmd.Args)
 	}
 	t.Setenv("PATH", t.TempDir())

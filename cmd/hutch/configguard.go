@@ -41,8 +41,8 @@ Nor does a repository come to be that you did not ask for: --unguard git-new all
 				Source: "gitrepository-layout(5): a new .git, or a folder with HEAD, objects and refs, or with HEAD and commondir",
 			}}
 			for _, r := range guard.Rows {
-				rows = append(rows, guardRow{Name: r.Name, In: r.Depth, Report: r.Report, Words: r.Words, Who: r.Who, When: r.When,
-					Source: r.Source})
+				rows = append(rows, guardRow{Name: r.Name, In: r.Depth, Report: r.Report, Words: r.Words, Who: r.Who,
+					When: r.When, Source: r.Source})
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), rows)

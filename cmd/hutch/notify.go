@@ -128,7 +128,8 @@ func (a *agent) noticeEnd(ctx context.Context, changes, refused int) {
 	if r := a.result; r != nil {
 		n.ExitCode, n.Verdict, n.DurationMS = &r.ExitCode, r.Verdict, r.DurationMS
 	}
-	a.flags.notify.send(ctx, &n, fmt.Sprintf("%s; %s; %s", howEnded(a.result), counted(changes, "change"), a.comeBack()))
+	text := fmt.Sprintf("%s; %s; %s", howEnded(a.result), counted(changes, "change"), a.comeBack())
+	a.flags.notify.send(ctx, &n, text)
 }
 
 // noticeAsks says what the agent asks to connect to, until stop is called, which waits for the last one.
@@ -194,7 +195,8 @@ func (a *agent) watch(ctx context.Context) error {
 		return err
 	}
 	a.result = res
-	d, err := a.client.AllChanges(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: a.sandbox}})
+	d, err := a.client.AllChanges(ctx,
+		api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: a.sandbox}})
 	if err != nil {
 		return err
 	}

@@ -117,12 +117,13 @@ func TestAgent(t *testing.T) {
 		"discarded":       {[]string{"--discard", "scripted", "--", work}, 0, false, "thrown away"},
 		"failed":          {[]string{"--apply", "scripted", "--", "echo x >x; exit 3"}, 3, true, "exit code 0"},
 		"nothing changed": {[]string{"scripted", "--", "exit 4"}, 4, false, "changed nothing"},
-		"all applied":     {[]string{"--apply", "--workspace", ".", "scripted", "--", "echo y >y"}, 0, false, "applied: 1 change"},
-		"kept":            {[]string{"--keep", "scripted", "--", "true"}, 0, true, "kept sandbox"},
-		"too long":        {[]string{"--timeout", "0.2", "scripted", "--", "exec sleep 1000"}, 124, false, "timeout"},
-		"no program":      {[]string{"--workspace", ".:rw", "scripted"}, 125, false, "works on a copy"},
-		"no template":     {[]string{"unknown"}, 125, false, "template ls"},
-		"two":             {[]string{"--apply", "--discard", "scripted"}, 125, false, "does not go with"},
+		"all applied": {[]string{"--apply", "--workspace", ".", "scripted", "--", "echo y >y"}, 0, false,
+			"applied: 1 change"},
+		"kept":        {[]string{"--keep", "scripted", "--", "true"}, 0, true, "kept sandbox"},
+		"too long":    {[]string{"--timeout", "0.2", "scripted", "--", "exec sleep 1000"}, 124, false, "timeout"},
+		"no program":  {[]string{"--workspace", ".:rw", "scripted"}, 125, false, "works on a copy"},
+		"no template": {[]string{"unknown"}, 125, false, "template ls"},
+		"two":         {[]string{"--apply", "--discard", "scripted"}, 125, false, "does not go with"},
 	} {
 		r := w.Finish(t, agentIn(w, dir, c.args...))
 		left := w.OK(t, "ps", "-aq")

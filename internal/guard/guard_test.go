@@ -166,8 +166,8 @@ func TestMakesRepository(t *testing.T) {
 
 // TestWords: words that agents obey are guarded in changes alone, in any folder and in any case.
 func TestWords(t *testing.T) {
-	for _, p := range []string{"CLAUDE.md", "a/b/agents.md", "node_modules/x/GEMINI.md", ".github/copilot-instructions.md",
-		".clinerules/a"} {
+	for _, p := range []string{"CLAUDE.md", "a/b/agents.md", "node_modules/x/GEMINI.md",
+		".github/copilot-instructions.md", ".clinerules/a"} {
 		if m, ok := New(nil, nil).Arrives(p, false); ok {
 			t.Errorf("%s cannot be written: %+v", p, m)
 		}

@@ -77,7 +77,8 @@ func TestWrite(t *testing.T) {
 func TestParagraph(t *testing.T) {
 	r := api.Sandbox{Image: spec.HostImage}
 	for kind, want := range map[string]string{
-		api.KindNet: "There is no network", api.KindFile: "All files are", api.KindSyscall: "System calls that", "limit": "",
+		api.KindNet: "There is no network", api.KindFile: "All files are", api.KindSyscall: "System calls that",
+		"limit": "",
 	} {
 		got := Paragraph(r, &api.Spec{}, kind)
 		if !strings.HasPrefix(got, want) || want == "" && got != "" || strings.Contains(got, "\n") {

@@ -165,7 +165,7 @@ type Explainer interface {
 	// TellLate tells what nothing has told yet: connections that wait for their servers since a time, and so many for
 	// which there was no route. It may call Table.Attribute.
 	TellLate(since time.Time, unrouted int64)
-	// Policy is what the sandbox is told of its policy behind something that was refused so; mostly "".
+	// Policy is what its policy says about what was refused, where that is to be quoted; mostly "".
 	Policy(refused []api.Denial) string
 	// SettleRefused waits until all that the kernel has refused so far is told.
 	SettleRefused()

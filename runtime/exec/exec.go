@@ -282,7 +282,8 @@ func (t *Table) bringUp(ctx context.Context, r *Exec, req *Request) (err error) 
 // begin makes an exec with its bounds, of which there is nothing yet.
 func (t *Table) begin(ctx context.Context, s Sandbox, id string, req *Request, open bool) (r *Exec, err error) {
 	set := s.Commands()
-	r = &Exec{t: t, id: id, s: s, set: set, params: req.Params, open: open, explained: req.Explained, by: audit.Caller(ctx), start: time.Now(),
+	r = &Exec{t: t, id: id, s: s, set: set, params: req.Params, open: open, explained: req.Explained,
+		by: audit.Caller(ctx), start: time.Now(),
 		before: set.Clock.State().Total, kept: req.keep, done: make(chan struct{}), forgotten: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")

@@ -154,9 +154,9 @@ func lookNow(s Sandbox) look {
 // LookWhy ends what r does; where it has succeeded alone nobody looks, as this is behind each command. If it has failed
 // it tells what may be why, and of which nothing else tells: connections that wait for their servers, as it may have
 // lost its patience, those for which there was no route, and names that got no answer of use. What came before it
-// began, or before another one ended beside it, may be that one's, which has succeeded or was told about it. A model is
-// told of IPv4 addresses without a route also behind what has succeeded: a pipe or a script may have hidden the failure.
-// IPv6 ones are then probes.
+// began, or before another one ended beside it, may be that one's, which has succeeded or was told about it. To a
+// model IPv4 addresses without a route are reported also after what has succeeded: a pipe or a script may have hidden
+// the failure. IPv6 ones are then probes.
 func (r *Exec) LookWhy(failed bool) {
 	set := r.set
 	set.mu.Lock()

@@ -222,8 +222,8 @@ func TestLookWhy(t *testing.T) {
 	})
 }
 
-// TestLookExplained: a model is told of IPv4 addresses without a route also behind what has ended well. Nobody else is,
-// nor of IPv6 ones, nor of what somebody beside it may have tried.
+// TestLookExplained: to a model IPv4 addresses without a route are reported also after what has ended well: to nobody
+// else, no IPv6 ones, and nothing that somebody beside it may have tried.
 func TestLookExplained(t *testing.T) {
 	for what, c := range map[string]struct {
 		change       func(*Exec)
@@ -251,7 +251,7 @@ func TestLookExplained(t *testing.T) {
 				got += n
 			}
 			if got != want {
-				t.Errorf("%s, failed %v: told of %d, want %d", what, failed, got, want)
+				t.Errorf("%s, failed %v: reported %d, want %d", what, failed, got, want)
 			}
 		}
 	}

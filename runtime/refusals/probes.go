@@ -7,7 +7,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// What programs try by themselves, and do as well without. Whoever is told of it at each start does not see the refusal
+// What programs try by themselves, and do as well without. Among reports of it at each start nobody sees the refusal
 // that matters.
 
 // probeNames are hosts that hardly a command is about, and who looks for them. Those that a user may want, such as

@@ -384,6 +384,8 @@ func (a *agent) toTheEnd(ctx context.Context, wait func() (*api.ExecResult, erro
 		return err
 	}
 	a.ran = true
+	a.signals.Stop() // the agent is gone
+	ctx = context.WithoutCancel(ctx)
 	return followDaemon(ctx, func(c *client.Client) error {
 		a.client = c
 		return a.finish(ctx)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,7 +41,8 @@ func (a *agent) finish(ctx context.Context) error {
 	}
 	if len(d.Changes) == 0 {
 		fmt.Fprintln(os.Stderr, "hutch: it has changed nothing in your folder")
-		return errors.Join(outcome, a.remove(ctx))
+		tell(a.remove(ctx))
+		return outcome
 	}
 	if err := a.show(&d); err != nil {
 		return err
@@ -51,7 +53,8 @@ func (a *agent) finish(ctx context.Context) error {
 		a.tellKept()
 		return err
 	case done:
-		return errors.Join(outcome, a.remove(ctx))
+		tell(a.remove(ctx))
+		return outcome
 	}
 	a.tellKept()
 	return outcome
@@ -108,7 +111,7 @@ func (a *agent) decide(ctx context.Context, d *api.WorkspaceDiff, well bool) (do
 		fmt.Fprintln(os.Stderr, "hutch: nothing was applied: there is no terminal to ask at, and no --apply")
 		return false, nil
 	}
-	switch answer, err := askApply(bufio.NewReader(os.Stdin), os.Stderr); {
+	switch answer, err := askTerminal(ctx); {
 	case err != nil:
 		return false, err
 	case answer == 'd':
@@ -123,6 +126,28 @@ func (a *agent) decide(ctx context.Context, d *api.WorkspaceDiff, well bool) (do
 		return false, err // what was not chosen is still there
 	}
 	return false, nil
+}
+
+// askTerminal asks at the terminal what is to be done. Ctrl-C is no.
+func askTerminal(ctx context.Context) (byte, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	type result struct {
+		answer byte
+		err    error
+	}
+	got := make(chan result, 1)
+	go func() {
+		answer, err := askApply(bufio.NewReader(os.Stdin), os.Stderr)
+		got <- result{answer, err}
+	}()
+	select {
+	case r := <-got:
+		return r.answer, r.err
+	case <-ctx.Done(): // the reader ends with this process, which has nothing more to ask
+		fmt.Fprintln(os.Stderr)
+		return 'n', nil
+	}
 }
 
 // askApply asks what is to be done. The end of the input is no.

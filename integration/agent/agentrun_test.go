@@ -173,7 +173,13 @@ func TestAgentTerminal(t *testing.T) {
 	p.Sees("interrupted")
 	p.Write("\n")
 	p.Sees("Apply this to your folder?")
+	p.Write("\x03") // at the question it is an answer
+	if code := world.Await(t, cmd); code != 0 || !strings.Contains(p.Rest(), "is kept") {
+		t.Errorf("exit code %d: %s", code, p.Rest())
+	}
 	untouched(t, dir)
+	p, cmd = terminal("--attach", id)
+	p.Sees("Apply this to your folder?")
 	p.Write("what\n")
 	p.Sees("choose files")
 	p.Write("y\n")

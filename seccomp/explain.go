@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // names of the running architecture's system calls.
@@ -52,6 +54,7 @@ func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 			break
 		}
 	}
+	r.Probe = r.Probe || r.Call == "socket" && isUevent(args)
 	for _, wider := range []Profile{Default(), Browser()} {
 		if wider.Name != profile && p.Decide(r.Call, args) != 0 && wider.Decide(r.Call, args) == 0 {
 			r.HowToAllow = "--seccomp " + wider.Name
@@ -59,6 +62,12 @@ func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 		}
 	}
 	return r
+}
+
+// isUevent reports whether a socket is that of udev: Chromium, libusb and others listen there for devices that come,
+// and a sandbox has none that do.
+func isUevent(args [6]uint64) bool {
+	return uint32(args[0]) == unix.AF_NETLINK && uint32(args[2]) == unix.NETLINK_KOBJECT_UEVENT
 }
 
 // names reports whether the rule is about a call.

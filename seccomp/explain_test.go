@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestExplainNamespaces: who is refused a namespace hears that its own sandbox is not needed, and how a browser gets
+// TestExplain: what programs only try is a probe. Who is refused a namespace hears that its own sandbox is not needed, and how a browser gets
 // one; of other calls nobody hears that.
-func TestExplainNamespaces(t *testing.T) {
+func TestExplain(t *testing.T) {
 	number := func(call string) uint32 {
 		for nr, name := range names() {
 			if name == call {
@@ -18,6 +18,12 @@ func TestExplainNamespaces(t *testing.T) {
 		}
 		t.Fatal("no call", call)
 		return 0
+	}
+	socket := number("socket")
+	for protocol, want := range map[uint64]bool{unix.NETLINK_KOBJECT_UEVENT: true, unix.NETLINK_NETFILTER: false} {
+		if r := Explain("default", socket, [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, protocol}); r.Probe != want {
+			t.Errorf("netlink %d: %+v", protocol, r)
+		}
 	}
 	for _, c := range []struct {
 		profile, call string

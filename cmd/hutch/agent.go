@@ -79,6 +79,14 @@ each case the changes are kept, and --attach comes back.`,
 	fs.BoolVar(&o.watch, "watch", false, "with --attach: notify, and do nothing else")
 	_ = fs.MarkHidden("watch")
 	addDetachKeys(fs, &o.detachKeys)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var known *api.Error
+		if err = flagError(cmd, err); errors.As(err, &known) && cmd.Flags().NArg() > 0 {
+			return known.WithHint("the agent's own arguments come after --: %s %s -- ...; %s --help", cmd.CommandPath(),
+				cli.Line(cmd.Flags().Arg(0)), cmd.CommandPath())
+		}
+		return err
+	})
 	return cmd
 }
 

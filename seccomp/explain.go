@@ -54,7 +54,7 @@ func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 			break
 		}
 	}
-	r.Probe = r.Probe || r.Call == "socket" && isUevent(args)
+	r.Probe = r.Probe || r.Call == "socket" && isListener(args)
 	for _, wider := range []Profile{Default(), Browser()} {
 		if wider.Name != profile && p.Decide(r.Call, args) != 0 && wider.Decide(r.Call, args) == 0 {
 			r.HowToAllow = "--seccomp " + wider.Name
@@ -64,10 +64,12 @@ func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 	return r
 }
 
-// isUevent reports whether a socket is that of udev: Chromium, libusb and others listen there for devices that come,
-// and a sandbox has none that do.
-func isUevent(args [6]uint64) bool {
-	return uint32(args[0]) == unix.AF_NETLINK && uint32(args[2]) == unix.NETLINK_KOBJECT_UEVENT
+// isListener reports whether a socket is one on which programs listen for what changes and never does in a sandbox:
+// devices (udev's; by Chromium and libusb), and interfaces, which profiles other than Default refuse (by Chromium, libc).
+func isListener(args [6]uint64) bool {
+	protocol := uint32(args[2])
+	return uint32(args[0]) == unix.AF_NETLINK &&
+		(protocol == unix.NETLINK_KOBJECT_UEVENT || protocol == unix.NETLINK_ROUTE)
 }
 
 // names reports whether the rule is about a call.

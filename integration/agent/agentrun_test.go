@@ -198,6 +198,21 @@ func TestAgentTerminal(t *testing.T) {
 	if code := world.Await(t, cmd); code != 9 || !strings.Contains(p.Rest(), "changed nothing") {
 		t.Errorf("exit code %d: %s", code, p.Rest())
 	}
+	p, cmd = terminal("scripted", "--", "echo on >b.txt; echo be''gun; read x; exit 7")
+	p.Sees("begun")
+	world.Kill(t, cmd.Process.Pid)
+	_ = world.Await(t, cmd)
+	p, cmd = terminal("--attach", onlySandbox(t, w))
+	p.Sees("begun")
+	p.Write("\n")
+	p.Sees("Apply this to your folder?")
+	p.Write("d\n")
+	if code := world.Await(t, cmd); code != 7 || w.OK(t, "ps", "-aq") != "" {
+		t.Errorf("exit code %d: %s", code, p.Rest())
+	}
+	if got := world.Read(t, filepath.Join(dir, "b.txt")); got != "new\n" {
+		t.Errorf("b.txt has %q", got)
+	}
 }
 
 // TestAgentKilled: when hutch agent is killed the agent goes on in its sandbox, nothing is applied, and --attach comes

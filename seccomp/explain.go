@@ -65,7 +65,8 @@ func Explain(profile string, nr uint32, args [6]uint64) Refusal {
 }
 
 // isListener reports whether a socket is one on which programs listen for what changes and never does in a sandbox:
-// devices (udev's; by Chromium and libusb), and interfaces, which profiles other than Default refuse (by Chromium, libc).
+// devices (udev's; by Chromium and libusb), and interfaces, which profiles other than Default refuse (by Chromium and
+// libc).
 func isListener(args [6]uint64) bool {
 	protocol := uint32(args[2])
 	return uint32(args[0]) == unix.AF_NETLINK &&

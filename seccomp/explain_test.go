@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestExplain: what programs only try is a probe. Who is refused a namespace hears that its own sandbox is not needed, and how a browser gets
-// one; of other calls nobody hears that.
+// TestExplain: what programs only try is a probe. Who is refused a namespace hears that its own sandbox is not needed,
+// and how a browser gets one; of other calls nobody hears that.
 func TestExplain(t *testing.T) {
 	number := func(call string) uint32 {
 		for nr, name := range names() {

@@ -186,7 +186,8 @@ func (o *agentFlags) runNew(cmd *cobra.Command, args []string) error {
 // wholeTemplate is a template with what it has of the one that it begins with: variables and network.
 func wholeTemplate(ctx context.Context, c *client.Client, name string) (*api.Template, error) {
 	t, err := c.Template(ctx, name)
-	for below := t.Template; err == nil && below != ""; {
+	below := t.Template
+	for n := 0; err == nil && below != "" && n < api.MaxTemplates; n++ { // more would be a circle
 		var b api.Template
 		if b, err = c.Template(ctx, below); err == nil {
 			if t.PassEnv == nil {

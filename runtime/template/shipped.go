@@ -33,7 +33,7 @@ var fromNPM = api.TemplateBuild{Network: api.NetPolicy{Mode: api.NetAllow, Allow
 // Shipped are the templates that come with hutch, and those of the configuration file: one of a shipped name says what
 // is different. With an image of its own it is taken to have what the shipped one's steps install.
 func Shipped(configured []api.TemplateSpec) []api.TemplateSpec {
-	list := slices.Clone(shipped)
+	list := withPassEnv(slices.Clone(shipped))
 	for _, t := range configured {
 		i := slices.IndexFunc(list, func(s api.TemplateSpec) bool { return s.Name == t.Name })
 		if i < 0 {

@@ -205,7 +205,7 @@ func wholeTemplate(ctx context.Context, c *client.Client, name string) (*api.Tem
 // addTo adds what the flags allow and block to a template's policy: otherwise a name that is allowed here would take
 // the agent's model away. A mode, or a file, takes the template's place.
 func (f *netFlags) addTo(policy, flags api.NetPolicy) api.NetPolicy {
-	if flags.IsZero() || policy.Mode != api.NetAllow || f.mode != "" || f.learn != "" || f.file != "" {
+	if flags.IsZero() || policy.Effective() != api.NetAllow || f.mode != "" || f.learn != "" || f.file != "" {
 		return flags
 	}
 	policy.Allow = slices.Concat(policy.Allow, flags.Allow)

@@ -63,6 +63,7 @@ func TestAddTo(t *testing.T) {
 		"a mode":           {netFlags{mode: api.NetAllow}, template, flags, "a.test"},
 		"a file":           {netFlags{file: "f"}, template, flags, "a.test"},
 		"no policy":        {netFlags{}, api.NetPolicy{}, flags, "a.test"},
+		"an implied mode":  {netFlags{}, api.NetPolicy{Allow: []string{"m.test"}}, flags, "m.test a.test"},
 		"an open template": {netFlags{}, api.NetPolicy{Mode: api.NetOpen}, flags, "a.test"},
 	} {
 		if got := c.f.addTo(c.template, c.flags); strings.Join(got.Allow, " ") != c.want {

@@ -259,6 +259,7 @@ func TestAgentKilled(t *testing.T) {
 // nothing in it that the sandbox could have the desktop do.
 func TestAgentNotify(t *testing.T) {
 	t.Parallel()
+	world.Needs(t, "python3")
 	w, dir := project(t)
 	type notice struct {
 		Event, Agent, Sandbox, Wants string
@@ -288,9 +289,9 @@ func TestAgentNotify(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	n := testenv.Within(t, got, world.Patience, "no notice")
-	if n.Event == "asks" {
-		if !strings.Contains(n.Wants, "asked.test") {
-			t.Errorf("%+v", n)
+	for asked := 0; n.Event == "asks" || asked == 0; asked++ {
+		if n.Event != "asks" || !strings.Contains(n.Wants, "asked.test") {
+			t.Fatalf("%+v", n)
 		}
 		for _, line := range strings.Split(w.OK(t, "network", "asks"), "\n") {
 			if f := strings.Fields(line); len(f) > 0 && strings.HasPrefix(f[0], "ask_") {

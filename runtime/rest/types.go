@@ -160,6 +160,7 @@ type Result struct {
 	Error      string       `json:"error,omitempty" doc:"why it could not be run"`
 	DurationMS float64      `json:"durationMs"`
 	Denials    []api.Denial `json:"denials,omitempty" doc:"what was refused meanwhile, by which rule, and how to allow it"`
+	Policy     string       `json:"policy,omitempty" doc:"what the sandbox's policy says about what was refused now for the third time; once for each kind"`
 	Hint       string       `json:"hint,omitempty"`
 }
 
@@ -355,7 +356,7 @@ func resultOf(r *api.ExecResult) Result {
 	return Result{ProcessID: r.Exec, Stdout: r.Stdout, Stderr: r.Stderr,
 		Encoding:  Encodings{Stdout: r.StdoutEncoding, Stderr: r.StderrEncoding},
 		Truncated: r.Truncated, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, Verdict: r.Verdict,
-		Error: r.Error, DurationMS: r.DurationMS, Denials: r.Denials, Hint: r.Hint}
+		Error: r.Error, DurationMS: r.DurationMS, Denials: r.Denials, Policy: r.Policy, Hint: r.Hint}
 }
 
 func snapshotOf(s *api.Snapshot) Snapshot {

@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package reference install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-obeyed deps-e2b deps-sdk deps-rest deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build package reference install uninstall install-netd uninstall-netd deps lint house picture generate bench clean prove-agents deps-build deps-test deps-agents deps-obeyed deps-e2b deps-sdk deps-rest deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,7 +59,7 @@ test-all: test-users ## the same, failing when a must-run test skips; as root fo
 	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)
 
 test-users: build deps-test
-	$(Q)for suite in obeyed sdk e2b rest; do if $(TESTRUN) -due $$suite; then $(MAKE) --no-print-directory deps-$$suite; fi; done
+	$(Q)for suite in agents obeyed sdk e2b rest; do if $(TESTRUN) -due $$suite; then $(MAKE) --no-print-directory deps-$$suite; fi; done
 	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-workspaces: build deps-test ## as root: the usual work in every kind of folder, mode and user, as each kind of user
@@ -73,6 +73,10 @@ axes-audit: build deps-test ## run a tenth of the tests along axes that they do 
 compat: build deps-test ## as root: run E2B's own suites, of E2B=DIR and CODE=DIR, and write docs/compatibility.md (RUN=SUITE)
 	$(Q)$(GO) build -o .cache/bin/compat ./internal/build/compat
 	$(Q)$(GO) exec .cache/bin/compat $(if $(E2B),-e2b '$(E2B)') $(if $(CODE),-code '$(CODE)') $(if $(RUN),-only '$(RUN)')
+
+prove-agents: build deps-test deps-agents ## run the agents of the shipped templates, and write what is proven (RUN=TestAgents/codex)
+	$(Q)HUTCH_TEST_SUITES=all HUTCH_PROVE_AGENTS=$(CURDIR)/internal/agents/proven $(TESTRUN) -run '$(or $(RUN),^TestAgents$$)' ./integration/agents
+	$(Q)$(GO) generate ./runtime/template
 
 HUNT       ?= 30m
 hunt: build deps-test ## as root: hunt races for HUNT=30m with system calls held up and processors taken away (RUN=, PKG=)
@@ -177,6 +181,9 @@ deps-build:
 
 deps-test:
 	$(Q)internal/build/deps.sh test
+
+deps-agents: ## fetch the packages of the agents that templates are shipped for (docs/agents/README.md)
+	$(Q)internal/build/deps.sh test agents
 
 deps-obeyed: ## install the programs that the suite obeyed runs: editors, shells, package managers (docs/guarded.md)
 	$(Q)internal/build/deps.sh obeyed

@@ -58,6 +58,7 @@ var verbs = []verb{
 	{"workspace", groupSandbox, "Look at what a sandbox has changed in your folder, and apply it or throw it away",
 		newWorkspace},
 	{"template", groupSandbox, "Make sandboxes by a name: an image, steps, limits, what runs in them", newTemplate},
+	{"agents", groupSandbox, "List the agents that there are templates for, and what is proven of them", newAgents},
 	{"pool", groupSandbox, "Keep sandboxes ready before anybody needs one", newPool},
 	{"scope", groupSandbox, "Sandboxes by what they are for: a session, an agent, or everybody", newScope},
 	{"volume", groupSandbox, "Folders that outlive sandboxes", newVolume},

@@ -1,6 +1,6 @@
 #!/bin/sh
-# deps.sh installs what is missing of the named groups: go, build, test, obeyed,
-# sdk, e2b, rest, bench, generate.
+# deps.sh installs what is missing of the named groups: go, build, test, agents,
+# obeyed, sdk, e2b, rest, bench, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -40,6 +40,14 @@ fi
 	have_sdk() { cmp -s "$root/integration/sdk/testdata/npm/package-lock.json" "$root/.cache/sdk-npm/package-lock.json"; }
 
 	have_obeyed() { cmp -s "$root/integration/obeyed/testdata/npm/package-lock.json" "$root/.cache/obeyed/package-lock.json"; }
+
+	# Of the agents of shipped templates there are the packages alone, as registries have them.
+	agents=$root/runtime/template/shipped
+	have_agents() {
+		for lock in "$agents"/*/package-lock.json "$agents"/*/requirements.txt; do
+			[ ! -e "$lock" ] || cmp -s "$lock" "$root/.cache/agents/${lock#"$agents"/}" || return 1
+		done
+	}
 
 	have_python() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
 	have_frameworks() { cmp -s "$root/integration/sdk/testdata/requirements.txt" "$root/.cache/sdk/requirements.txt"; }
@@ -112,6 +120,11 @@ mcp-suite   may  have_mcp              -              -                     -
 e2b-js-new  may  have_e2b:js-new       -              -                     -
 typescript  may  have_typescript       -              -                     -'
 		;;
+	agents)
+		echo 'pip         may  have_pip              python3-pip    python3-pip           py3-pip
+venv        may  have_python:ensurepip python3-venv   python3-libs          python3
+agents      may  have_agents           -              -                     -'
+		;;
 	obeyed)
 		# Programs that the suite of that name runs on the host. Each is in the test's own word what it is for.
 		echo 'vim         may  have_cmd:vim          vim            vim-enhanced          vim
@@ -178,7 +191,7 @@ firejail    may  have_cmd:firejail     firejail       firejail              fire
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, obeyed, sdk, e2b, rest, bench, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, agents, obeyed, sdk, e2b, rest, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -293,6 +306,39 @@ install_pip() {
 	fi
 }
 
+# fetch_agents gets the packages that the lock files of shipped templates name, each by its hash, as npm's cache and as
+# wheels, for a registry on the loopback. A failure of one leaves its test out.
+fetch_agents() {
+	[ "${NO_INSTALL-}" != 1 ] && have_cmd npm && have_pip || return 0
+	echo "deps: fetching the packages of agents into .cache/agents (for the tests)"
+	to=$root/.cache/agents
+	mkdir -p "$to/wheels"
+	for lock in "$agents"/*/package-lock.json "$agents"/*/requirements.txt; do
+		have=$to/${lock#"$agents"/}
+		if [ ! -e "$lock" ] || cmp -s "$lock" "$have"; then
+			continue
+		fi
+		dir=$(mktemp -d)
+		mkdir -p "$(dirname "$have")"
+		if case $lock in
+			*.json)
+				cp "${lock%/*}/package.json" "$lock" "$dir/"
+				npm ci --ignore-scripts --no-audit --no-fund --prefix "$dir" --cache "$to/npm"
+				;;
+			*)
+				/usr/bin/python3 -m pip download -q --disable-pip-version-check --require-hashes --only-binary :all: \
+					--no-deps --dest "$to/wheels" -r "$lock"
+				;;
+			esac >"$to.log" 2>&1 </dev/null; then
+			cp "$lock" "$have"
+		else
+			tail -n 5 "$to.log"
+			echo "deps: that failed; the whole output is in .cache/agents.log"
+		fi
+		rm -rf "$dir"
+	done
+}
+
 lacking=$(missing "$@")
 [ -n "$lacking" ] || exit 0
 names=$(echo "$lacking" | packages)
@@ -301,6 +347,7 @@ case $lacking in *registry*) unpack_registry ;; esac
 case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
 case $lacking in *typescript*) install_npm 'the compiler of TypeScript' sdk/typescript .cache/typescript ;; esac
 case $lacking in *runtimes*) install_npm 'Node, Bun and Deno' integration/sdk/testdata/npm .cache/sdk-npm ;; esac
+case $lacking in *agents*) fetch_agents ;; esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
 case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata .cache/sdk ;; esac
 case $lacking in *rest*) install_pip 'schemathesis' integration/web/testdata .cache/rest ;; esac

@@ -1,37 +1,143 @@
 package template
 
 import (
+	"archive/tar"
+	"bytes"
+	"embed"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// files has a folder for each shipped template whose steps copy files: lock files of what they install, and settings.
+//
+//go:embed shipped
+var files embed.FS
+
 // shipped come with hutch. Nothing is fetched or built for one before somebody uses it. The images are those of the
-// section runtimes of the configuration file, or of its section templates.
-var shipped = []api.TemplateSpec{
+// section runtimes of the configuration file, or of its section templates. What is installed lies in /opt/NAME: no step
+// needs a writable /usr.
+var shipped = withFiles([]api.TemplateSpec{
 	{Name: "base", Description: "this host's own programs", Image: "host"},
 	{Name: "code_interpreter", Description: "Python, for code.run", Image: "python"},
 	{Name: "node", Description: "Node.js", Image: "node"},
-	{
-		Name: "claude", Description: "Node.js with Claude Code", Image: "node", Cmd: []string{"claude"},
-		Entrypoint: []string{},
-		Steps:      []api.TemplateStep{{Argv: []string{"npm", "install", "--global", "@anthropic-ai/claude-code"}}},
-		Build:      fromNPM,
-		Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"api.anthropic.com", "claude.ai",
-			"console.anthropic.com"}},
-	},
-	{
-		Name: "codex", Description: "Node.js with Codex", Image: "node", Cmd: []string{"codex"}, Entrypoint: []string{},
-		Steps: []api.TemplateStep{{Argv: []string{"npm", "install", "--global", "@openai/codex"}}}, Build: fromNPM,
-		Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"api.openai.com", "auth.openai.com", "chatgpt.com"}},
-	},
+	fromNPM(api.TemplateSpec{
+		Name: "claude", Description: "Claude Code", Cmd: []string{"claude"},
+		Env: map[string]string{
+			"IS_SANDBOX": "1", // else it refuses to skip permissions as uid 0
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
+		},
+		Network: only("api.anthropic.com"),
+	}),
+	fromNPM(api.TemplateSpec{
+		Name: "codex", Description: "Codex", Cmd: []string{"codex"}, Network: only("api.openai.com"),
+	}, "install -D -m 0644 config.toml /etc/codex/config.toml"),
+})
+
+const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func only(hosts ...string) api.NetPolicy { return api.NetPolicy{Mode: api.NetAllow, Allow: hosts} }
+
+// fromNPM is a template over Node.js whose steps install what the lock file of the template names, each package by its
+// hash, and then try the command.
+func fromNPM(t api.TemplateSpec, more ...string) api.TemplateSpec {
+	t.Image = "node"
+	t.Build.Network = only("registry.npmjs.org")
+	const install = "npm ci --no-audit --no-fund --no-update-notifier"
+	return installed(t, "node_modules/.bin", append([]string{install}, more...))
 }
 
-// fromNPM lets a build install packages, which sandboxes of the template then cannot.
-var fromNPM = api.TemplateBuild{Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"registry.npmjs.org"}}}
+// fromPyPI is the same over Python, of requirements.txt.
+func fromPyPI(t api.TemplateSpec, more ...string) api.TemplateSpec {
+	t.Image = "python"
+	t.Build.Network = only("pypi.org", "files.pythonhosted.org")
+	return installed(t, "bin", append([]string{"python3 -m venv .",
+		"bin/pip install --disable-pip-version-check --no-cache-dir --require-hashes --only-binary :all: --no-deps " +
+			"-r requirements.txt"}, more...))
+}
+
+// installed adds the steps of a template that come with it. They have a home of their own, which goes with what package
+// managers and the command leave in it.
+func installed(t api.TemplateSpec, bin string, commands []string) api.TemplateSpec {
+	dir := "/opt/" + t.Name
+	env := map[string]string{"PATH": dir + "/" + bin + ":" + systemPath}
+	maps.Copy(env, t.Env)
+	t.Env, t.Entrypoint = env, []string{}
+	if len(t.Cmd) > 0 {
+		commands = append(commands, t.Cmd[0]+" --version")
+	}
+	commands = append(slices.Insert(commands, 0, `HOME=$(mktemp -d) && export HOME`), `rm -rf "$HOME"`)
+	t.Steps = []api.TemplateStep{
+		{Copy: &api.TemplateCopy{Target: dir}, User: "0"},
+		{Run: strings.Join(commands, " && "), Cwd: dir, User: "0"},
+	}
+	return t
+}
+
+// withFiles notes which files steps copy, with their digests.
+func withFiles(list []api.TemplateSpec) []api.TemplateSpec {
+	for i := range list {
+		steps := list[i].Steps
+		data, err := shippedContext(list[i].Name, len(steps))
+		if err != nil {
+			panic(err) // of what is compiled in
+		}
+		digests, err := copyContext(io.Discard, bytes.NewReader(data), len(steps))
+		if err != nil {
+			panic(err)
+		}
+		for j := range steps {
+			if c := steps[j].Copy; c != nil {
+				c.Sources, c.Digest = []string{list[i].Name}, digests[j]
+			}
+		}
+	}
+	return list
+}
+
+// shippedContext is the archive of the files that the first step of a shipped template copies.
+func shippedContext(name string, steps int) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	entries, err := files.ReadDir(path.Join("shipped", name))
+	if err != nil && steps > 0 {
+		return nil, fmt.Errorf("the files of template %s: %w", name, err)
+	}
+	for _, e := range entries {
+		data, err := files.ReadFile(path.Join("shipped", name, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: "0/" + e.Name(), Mode: 0o644, Size: int64(len(data))}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(data); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), w.Close()
+}
+
+// context is the archive of what the steps of a template copy.
+func (s *Set) context(d *definition) (io.ReadCloser, error) {
+	f, err := os.Open(s.store.path(d.Spec.Name, contextFile))
+	if err == nil || !d.shipped {
+		return f, err
+	}
+	data, err := shippedContext(d.Spec.Name, len(d.Spec.Steps))
+	return io.NopCloser(bytes.NewReader(data)), err
+}
 
 // Shipped are the templates that come with hutch, and those of the configuration file: one of a shipped name says what
-// is different. With an image of its own it is taken to have what the shipped one's steps install.
+// is different. With an image of its own it is taken to have what the shipped one's steps install, but for the image
+// "host", which has nothing of them.
 func Shipped(configured []api.TemplateSpec) []api.TemplateSpec {
 	list := withPassEnv(slices.Clone(shipped))
 	for _, t := range configured {
@@ -42,11 +148,14 @@ func Shipped(configured []api.TemplateSpec) []api.TemplateSpec {
 		}
 		below := list[i]
 		merged := t.On(&below)
-		switch {
-		case t.Image != "" || t.Template != "":
+		if t.Image != "" || t.Template != "" {
 			merged.Image, merged.Template = t.Image, t.Template
-		default:
+		}
+		if t.Template == "" && (t.Image == "" || t.Image == hostImage) {
 			merged.Steps = slices.Concat(below.Steps, t.Steps)
+		} else if _, ok := t.Env["PATH"]; !ok {
+			merged.Env = maps.Clone(merged.Env)
+			delete(merged.Env, "PATH") // which leads to what the steps install
 		}
 		if t.Build.Network.IsZero() {
 			merged.Build.Network = below.Build.Network

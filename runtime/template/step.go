@@ -51,7 +51,7 @@ func (s *Set) copy(ctx context.Context, j *job, i int) error {
 	if err := s.folder(ctx, j, st.Copy.Target); err != nil {
 		return err
 	}
-	archive, err := os.Open(s.store.path(j.d.Spec.Name, contextFile))
+	archive, err := s.context(j.d)
 	if err != nil {
 		return fmt.Errorf("the files of the template: %w", err)
 	}

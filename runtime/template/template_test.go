@@ -162,11 +162,16 @@ func TestShipped(t *testing.T) {
 	list := Shipped([]api.TemplateSpec{{Name: "claude", Image: "own"}, {Name: "codex", PoolSize: 1}, {Name: "none"},
 		{Name: "more", Image: "x"}})
 	claude, codex := find(list, "claude"), find(list, "codex")
-	if claude.Image != "own" || len(claude.Steps) != 0 || len(claude.Network.Allow) == 0 || claude.Cmd[0] != "claude" {
+	if claude.Image != "own" || len(claude.Steps) != 0 || len(claude.Network.Allow) == 0 || claude.Cmd[0] != "claude" ||
+		claude.Env["PATH"] != "" || claude.Env["IS_SANDBOX"] == "" {
 		t.Errorf("%+v", claude)
 	}
-	if codex.Image != "node" || len(codex.Steps) != 1 || codex.PoolSize != 1 || codex.Build.Network.IsZero() {
+	if codex.Image != "node" || len(codex.Steps) != 2 || codex.PoolSize != 1 || codex.Build.Network.IsZero() {
 		t.Errorf("%+v", codex)
+	}
+	if host := find(Shipped([]api.TemplateSpec{{Name: "claude", Image: "host"}}), "claude"); len(host.Steps) != 2 ||
+		host.Image != "host" || host.Env["PATH"] == "" {
+		t.Errorf("%+v", host)
 	}
 	if find(list, "none") != nil || find(list, "more") == nil {
 		t.Errorf("%+v", list)

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 		conf.env = append(conf.env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
 	}
 	if _, ok := lookup(conf.env, "HOME"); !ok {
-		conf.env = append(conf.env, "HOME="+conf.cred.home)
+		conf.env = append(conf.env, "HOME="+s.home(conf.cred, req.Worker == "" || req.Worker == guestapi.WorkerShell))
 	}
 	if req.Worker == guestapi.WorkerShell && unix.Access(shell(), unix.X_OK) != nil {
 		return nil, failed(guestapi.ReasonNotFound, unix.ENOENT, "execute "+shell())
@@ -185,6 +186,19 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 		conf.path = path
 	}
 	return conf, nil
+}
+
+// home is the home of a user. Who has none in the account files gets one, /home/UID, where commands are run: programs
+// keep their settings and caches there. It stays / where none can be made, such as on a read-only root.
+func (s *server) home(c *credentials, commands bool) string {
+	if c.home != "" || c.uid == 0 || !commands {
+		return cmp.Or(c.home, "/")
+	}
+	dir := fmt.Sprintf("/home/%d", c.uid)
+	if err := makeCwd(dir, c, s.asked.Rules()); err != nil {
+		return "/"
+	}
+	return dir
 }
 
 // maxArg is how long one argument can be, without the NUL at its end: MAX_ARG_STRLEN of the kernel, 32 pages

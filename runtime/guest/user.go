@@ -19,7 +19,7 @@ type credentials struct {
 	groups    []uint32 // supplementary
 	setGroups bool     // false where setgroups(2) is denied and not needed
 	emulated  bool     // there is no such id
-	home      string
+	home      string   // of the account files; "" for who has none
 }
 
 // userNamespace is which ids exist. It never changes: maps are written once,
@@ -61,16 +61,13 @@ func readAccounts(ns userNamespace) *accounts {
 	return &accounts{ns, passwd.Read(func(name string, flags int) (int, error) { return unix.Open(name, flags, 0) })}
 }
 
-// resolve finds the credentials for spec, see passwd.Files.Find. Who has no home has HOME=/.
+// resolve finds the credentials for spec, see passwd.Files.Find.
 func (a *accounts) resolve(spec string) (*credentials, error) {
 	u, groups, err := a.Find(spec)
 	if err != nil {
 		return nil, err
 	}
 	c := &credentials{uid: u.UID, gid: u.GID, groups: groups, home: u.Home}
-	if c.home == "" {
-		c.home = "/"
-	}
 	return c, a.checkMapped(c)
 }
 

@@ -26,14 +26,21 @@ func usersOfRange(t *testing.T) {
 		"1000":          "1000 1000 1000 4 44 /home/dev",
 		"dev:video":     "1000 44 44 /home/dev",
 		"dev:7":         "1000 7 7 /home/dev",
-		"nohome":        "1001 1001 1001 /",
-		"4242":          "4242 0 0 /",
-		"65534:65534":   "65534 65534 65534 /",
-		"0065535:00010": "65535 10 10 /",
+		"nohome":        "1001 1001 1001 /home/1001",
+		"4242":          "4242 0 0 /home/4242",
+		"65534:65534":   "65534 65534 65534 /home/65534",
+		"0065535:00010": "65535 10 10 /home/65535",
 	} {
 		r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "echo $(id -u) $(id -g) $(id -G) $HOME"}, User: user})
 		if strings.TrimSpace(r.out) != want {
 			t.Errorf("user %q: %q (stderr %q), want %q", user, r.out, r.errOut, want)
+		}
+		// Who has no home of the account files can write to the one that they get.
+		if strings.Contains(want, "/home/") && !strings.HasSuffix(want, "/dev") {
+			if r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "cd && echo x >.new && cat .new"},
+				User: user}); r.out != "x\n" {
+				t.Errorf("user %q: %q, %q", user, r.out, r.errOut)
+			}
 		}
 	}
 	for _, user := range []string{"nobody2", "dev:nogroup2", "70000", "0:70000", "4294967295", "-1", "+1", "1 ",

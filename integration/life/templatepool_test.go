@@ -121,7 +121,8 @@ func TestTemplateShipped(t *testing.T) {
 			t.Errorf("%+v", tmpl)
 		}
 	}
-	if want := []string{"base", "claude", "code_interpreter", "codex", "mine", "node"}; !slices.Equal(names, want) {
+	if want := []string{"aider", "base", "claude", "code_interpreter", "codex", "copilot", "gemini",
+		"mine", "mini-swe-agent", "node", "opencode", "qwen"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 	if got := w.OK(t, "image", "ls", "-q"); got != "" {

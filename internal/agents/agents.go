@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // Task stands in Unattended for what the agent is to do, URL in Address for where its model is.
@@ -43,6 +45,38 @@ var All = []Agent{
 		Template: "codex", Title: "Codex", Version: "0.171.0",
 		Unattended: []string{"codex", "exec", "--skip-git-repo-check", Task},
 		Key:        "CODEX_API_KEY", Address: "-c openai_base_url={url}/v1",
+	},
+	{
+		Template: "gemini", Title: "Gemini CLI", Version: "0.61.0",
+		Unattended: []string{"gemini", "-y", "-p", Task},
+		Key:        "GEMINI_API_KEY", Address: "GOOGLE_GEMINI_BASE_URL={url}",
+	},
+	{
+		Template: "opencode", Title: "opencode", Version: "1.18.18",
+		Unattended: []string{"opencode", "run", Task},
+		Key:        "ANTHROPIC_API_KEY",
+		Address:    `OPENCODE_CONFIG_CONTENT={"provider":{"anthropic":{"options":{"baseURL":"{url}/v1"}}}}`,
+	},
+	{
+		Template: "qwen", Title: "Qwen Code", Version: "0.24.4",
+		Unattended: []string{"qwen", "-y", "-p", Task},
+		Key:        "OPENAI_API_KEY", Address: "OPENAI_BASE_URL={url}/v1",
+	},
+	{
+		Template: "copilot", Title: "GitHub Copilot CLI", Version: "1.0.102",
+		Unattended: []string{"copilot", "--allow-all-tools", "-p", Task},
+		Key:        "COPILOT_PROVIDER_API_KEY", Address: "COPILOT_PROVIDER_BASE_URL={url}/v1",
+	},
+	{
+		Template: "aider", Title: "Aider", Version: "0.86.2",
+		Unattended: []string{"aider", "--yes-always", "--no-stream", "--no-git", "--model", "openai/gpt-4.1",
+			"--message", Task},
+		Key: "OPENAI_API_KEY", Address: "OPENAI_API_BASE={url}/v1",
+	},
+	{
+		Template: "mini-swe-agent", Title: "mini-SWE-agent", Version: "2.4.6",
+		Unattended: []string{"mini", "-y", "--exit-immediately", "-m", "openai/gpt-4.1", "-t", Task},
+		Key:        "OPENAI_API_KEY", Address: "OPENAI_API_BASE={url}/v1",
 	},
 }
 
@@ -88,9 +122,10 @@ type Proof struct {
 	Did    []string `json:"did"`  // what the test has seen
 }
 
-// Digest is that of a template's specification, which has the digests of the files that its steps copy. It takes an
-// api.TemplateSpec.
-func Digest(spec any) (string, error) {
+// Digest is that of a template's specification, which has the digests of the files that its steps copy. The variables
+// that `hutch agent` passes make no difference to what tests prove.
+func Digest(spec api.TemplateSpec) (string, error) {
+	spec.PassEnv = nil
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return "", fmt.Errorf("the digest of a template: %w", err)

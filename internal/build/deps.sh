@@ -43,8 +43,9 @@ fi
 
 	# Of the agents of shipped templates there are the packages alone, as registries have them.
 	agents=$root/runtime/template/shipped
+	# have_agents [TEMPLATE]: of one, or of all.
 	have_agents() {
-		for lock in "$agents"/*/package-lock.json "$agents"/*/requirements.txt; do
+		for lock in "$agents"/${1:-*}/package-lock.json "$agents"/${1:-*}/requirements.txt; do
 			[ ! -e "$lock" ] || cmp -s "$lock" "$root/.cache/agents/${lock#"$agents"/}" || return 1
 		done
 	}
@@ -116,6 +117,7 @@ runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck
 node        may  have_cmd:node         nodejs         nodejs                nodejs
 npm         may  have_cmd:npm          npm            npm                   npm
+agent       may  have_agents:claude    -              -                     -
 mcp-suite   may  have_mcp              -              -                     -
 e2b-js-new  may  have_e2b:js-new       -              -                     -
 typescript  may  have_typescript       -              -                     -'
@@ -307,13 +309,13 @@ install_pip() {
 }
 
 # fetch_agents gets the packages that the lock files of shipped templates name, each by its hash, as npm's cache and as
-# wheels, for a registry on the loopback. A failure of one leaves its test out.
+# wheels, for a registry on the loopback. A failure of one leaves its test out. fetch_agents [TEMPLATE].
 fetch_agents() {
 	[ "${NO_INSTALL-}" != 1 ] && have_cmd npm && have_pip || return 0
 	echo "deps: fetching the packages of agents into .cache/agents (for the tests)"
 	to=$root/.cache/agents
 	mkdir -p "$to/wheels"
-	for lock in "$agents"/*/package-lock.json "$agents"/*/requirements.txt; do
+	for lock in "$agents"/${1:-*}/package-lock.json "$agents"/${1:-*}/requirements.txt; do
 		have=$to/${lock#"$agents"/}
 		if [ ! -e "$lock" ] || cmp -s "$lock" "$have"; then
 			continue
@@ -347,7 +349,10 @@ case $lacking in *registry*) unpack_registry ;; esac
 case $lacking in *mcp-suite*) install_npm 'the conformance suite of MCP' integration/agent/testdata/mcp .cache/mcp ;; esac
 case $lacking in *typescript*) install_npm 'the compiler of TypeScript' sdk/typescript .cache/typescript ;; esac
 case $lacking in *runtimes*) install_npm 'Node, Bun and Deno' integration/sdk/testdata/npm .cache/sdk-npm ;; esac
-case $lacking in *agents*) fetch_agents ;; esac
+case "$*" in
+*agents*) have_agents || fetch_agents ;;
+*test*) have_agents claude || fetch_agents claude ;;
+esac
 case $lacking in *npm-tools*) install_npm 'hooks and package managers' integration/obeyed/testdata/npm .cache/obeyed ;; esac
 case $lacking in *frameworks*) install_pip 'frameworks of agents' integration/sdk/testdata .cache/sdk ;; esac
 case $lacking in *rest*) install_pip 'schemathesis' integration/web/testdata .cache/rest ;; esac

@@ -28,6 +28,11 @@ func TestProven(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range agents.All {
+		locked, _ := files.ReadFile("shipped/" + a.Template + "/package.json")
+		in, _ := files.ReadFile("shipped/" + a.Template + "/requirements.in")
+		if !strings.Contains(string(locked)+string(in), a.Version) {
+			t.Errorf("agent %s: version %s is not what the template installs", a.Template, a.Version)
+		}
 		if _, ok := proofs[a.Template]; !ok {
 			t.Errorf("agent %s is not proven: make prove-agents RUN=TestAgents/%s", a.Template, a.Template)
 		}
@@ -58,7 +63,7 @@ func TestShippedLocked(t *testing.T) {
 					t.Errorf("%s: step %d installs what is not locked: %s", s.Name, i+1, s.Steps[i].Run)
 				}
 			}
-			if run := s.Steps[i].Run; strings.Contains(run, "pip install") && !strings.Contains(run, "--require-hashes") {
+			if run := s.Steps[i].Run; strings.Contains(run, "pip ") && !strings.Contains(run, "--require-hashes") {
 				t.Errorf("%s: step %d asks for no hashes: %s", s.Name, i+1, run)
 			}
 		}
@@ -78,7 +83,7 @@ func document(t *testing.T) string {
 	proven := func(name string) string {
 		p, ok := proofs[name]
 		if !ok {
-			return "no"
+			return "not by these tests"
 		}
 		return fmt.Sprintf("%s, over %s, %s", strings.Join(p.Did, ", "), strings.Join(p.Over, " and "), p.Date)
 	}

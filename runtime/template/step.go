@@ -128,9 +128,12 @@ func (s *Set) command(ctx context.Context, j *job, i int, where string) error {
 	if f.Output != "" {
 		text = ":\n" + f.Output
 	}
+	correct := "correct the step in its file: hutch template create --replace -f FILE; or "
+	if j.d.shipped {
+		correct = ""
+	}
 	return api.Errorf(api.FailedPrecondition, "%s failed, %q: %s%s", where, f.Text, why, text).WithFailed(f).
-		WithHint("nothing was kept; correct the step in its file: hutch template create --replace -f FILE; "+
-			"or try this one again: hutch template build %s%s", j.d.Spec.Name, denied(&res))
+		WithHint("nothing was kept; %stry this one again: hutch template build %s%s", correct, j.d.Spec.Name, denied(&res))
 }
 
 // denied says what was refused, or has failed, which may be why a step has failed.

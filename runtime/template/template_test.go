@@ -154,9 +154,9 @@ func TestShipped(t *testing.T) {
 		}
 		return nil
 	}
-	for i := range shipped {
-		if err := shipped[i].Validate(); err != nil {
-			t.Errorf("%s: %v", shipped[i].Name, err)
+	for _, s := range shipped() {
+		if err := s.Validate(); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
 		}
 	}
 	list := Shipped([]api.TemplateSpec{{Name: "claude", Image: "own"}, {Name: "codex", PoolSize: 1}, {Name: "none"},

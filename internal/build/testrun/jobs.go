@@ -148,7 +148,8 @@ func (r *runner) stage() error {
 func (j *job) isOther() bool { return os.Geteuid() == 0 && j.kind != mustrun.Root }
 
 // installed has the packages whose tests run what was installed for them, and where that is.
-var installed = map[string]string{"integration/obeyed": testtree.Obeyed, "integration/sdk": testtree.TypeScript}
+var installed = map[string]string{"integration/obeyed": testtree.Obeyed, "integration/sdk": testtree.TypeScript,
+	"integration/agents": testtree.Agents}
 
 // alone is the package whose tests take the whole machine, or look at it.
 const alone = "integration/alone"

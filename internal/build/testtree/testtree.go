@@ -51,6 +51,7 @@ const (
 	Tools      = ".cache/tools/usr/bin" // what make deps unpacked, if it did
 	TypeScript = ".cache/typescript"    // what make deps installed, if it did
 	Obeyed     = ".cache/obeyed"        // what make deps-obeyed installed, if it did
+	Agents     = ".cache/agents"        // what make deps-agents fetched, if it did
 	cached     = ".cache/test"          // what tests made once, such as images
 )
 

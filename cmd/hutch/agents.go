@@ -16,10 +16,10 @@ func newAgents() *cobra.Command {
 		Long: `List the agents that this hutch has templates for, and what is proven of them.
 
 Proven is what an end-to-end test has seen of this very template, told by a scripted model: it ran a command, edited a
-file and ended. COMMAND does a task without a question; the variable KEY holds the key of the model.`,
+file and ended. COMMAND does a task without a question; the variable KEY holds the key of the model. hutch agent runs
+one on a copy of your folder.`,
 		Example: `  hutch agents
-  hutch run --template claude --workspace .:overlay -e ANTHROPIC_API_KEY -- \
-      claude --dangerously-skip-permissions -p 'Find the bug that makes the tests fail.'`,
+  hutch agent claude -- --dangerously-skip-permissions -p 'Find the bug that makes the tests fail.'`,
 		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			proofs, err := agents.Proofs()

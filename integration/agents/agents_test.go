@@ -110,12 +110,11 @@ func (j *job) do(t *testing.T, over, image string) {
 	file := world.Write(t, filepath.Join(dir, "notes.txt"), before)
 	agent := agents.Find(j.template)
 	argv, env := agent.Command(task, "http://host"+asked)
-	args := []string{"run", "--template", j.template, "--workspace", dir + ":rw", "--allow", "host" + asked,
-		"-e", agent.Key + "=none"}
+	args := []string{"agent", "--apply", "--workspace", dir, "--allow", "host" + asked, "-e", agent.Key + "=none"}
 	for _, v := range env {
 		args = append(args, "-e", v)
 	}
-	out, err := runs(t, w, append(append(args, "--"), argv...)...)
+	out, err := runs(t, w, append(append(args, j.template, "--"), argv[1:]...)...)
 	t.Logf("%s", world.Abridged(out))
 	if err != nil {
 		t.Errorf("%v; %v", err, m)

@@ -78,7 +78,7 @@ func (s *Ports) Expose(p api.PortExposeParams, listener *os.File) (_ api.Port, e
 	if at.Path == "" {
 		at = bound
 	}
-	x := &exposed{port: api.Port{Sandbox: s.id, Port: p.Port, Address: at.String()}}
+	x := &exposed{port: api.Port{Sandbox: s.id, Port: p.Port, Address: at.String(), Tool: p.Tool}}
 	if p.Token {
 		x.port.Token = rand.Text()
 	}

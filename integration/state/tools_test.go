@@ -85,7 +85,7 @@ func TestTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(listed) != 10 {
+	if len(listed) != 13 {
 		t.Errorf("%d tools", len(listed))
 	}
 	for _, tool := range listed {

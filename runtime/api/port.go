@@ -26,6 +26,8 @@ type PortExposeParams struct {
 	FDs      int  `json:"fds,omitempty"`
 	// Token asks for one: only HTTP requests that have it pass.
 	Token bool `json:"token,omitempty"`
+	// Tool says that sandbox_expose_port asks for it.
+	Tool bool `json:"-"`
 }
 
 // Port is a TCP port of a sandbox that can be reached from the host.
@@ -40,6 +42,8 @@ type Port struct {
 	// Connections are open, Accepted have been made since hutchd started.
 	Connections int   `json:"connections"`
 	Accepted    int64 `json:"accepted"`
+	// Tool says that sandbox_expose_port has exposed it, so that sandbox_close_port may close it.
+	Tool bool `json:"tool,omitempty"`
 }
 
 // PortListParams ask for the ports of one sandbox, or of all.

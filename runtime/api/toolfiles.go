@@ -17,11 +17,14 @@ const (
 	MaxToolLineBytes = 4096      // of a line; a longer one is cut
 	MaxToolTextBytes = 256 << 10 // of all lines
 	MaxLineNumber    = 1_000_000_000
+
+	MaxToolImageBytes = MaxReadBytes // of an image that is shown
+	MaxToolImageSide  = 8000         // pixels of it, as much as models take
 )
 
 // ToolReadFile are sandbox_read_file's arguments.
 type ToolReadFile struct {
-	Path      string `json:"path" doc:"Path of the text file; a relative one starts at the sandbox's working directory."`
+	Path      string `json:"path" doc:"Path of the file; a relative one starts at the sandbox's working directory."`
 	StartLine int64  `json:"start_line,omitempty" doc:"First line to read, from 1 on; a negative number counts from the end, so that -20 reads the last 20 lines. 1 by default."`
 	EndLine   int64  `json:"end_line,omitempty" doc:"Last line to read; by default 2000 lines are read."`
 }
@@ -58,6 +61,17 @@ type ToolFileText struct {
 	Binary     bool   `json:"binary"`      // it is no text
 	CutLines   int64  `json:"cut_lines"`   // lines of Text that are longer; each says so at its end
 	Truncated  bool   `json:"truncated"`   // fewer lines than asked for, because they are too large for one result
+	// Image says what a binary file is that begins as a PNG, JPEG, GIF or WebP image does.
+	Image *ToolImage `json:"image,omitempty"`
+}
+
+// ToolImage is an image, as the head of its file has it.
+type ToolImage struct {
+	MIMEType string `json:"mime_type"`
+	Width    int    `json:"width"` // pixels
+	Height   int    `json:"height"`
+	Shown    bool   `json:"shown"`         // it is in the content of the result
+	Why      string `json:"why,omitempty"` // it is not
 }
 
 // Bounds of one sandbox_grep_files.

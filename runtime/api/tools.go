@@ -20,6 +20,9 @@ const (
 	ToolNameApplyPatch    = "sandbox_apply_patch"
 	ToolNameFindReplace   = "sandbox_find_replace"
 	ToolNameDownloadURL   = "sandbox_download_url"
+	ToolNameExposePort    = "sandbox_expose_port"
+	ToolNameListPorts     = "sandbox_list_ports"
+	ToolNameClosePort     = "sandbox_close_port"
 )
 
 // Tool describes a tool to a model and to whoever decides what that may do. The last four are hints as MCP has them.

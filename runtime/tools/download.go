@@ -45,7 +45,7 @@ func (s *Set) downloadURL() (*tool, error) {
 		return answer{
 			text:   fmt.Sprintf("%s\n[%s, good for one download until %s]", r.URL, r.Filename, r.Expires),
 			result: r,
-			links:  []api.ToolContent{{Type: "link", URI: r.URL, Name: r.Filename, MIMEType: r.MIMEType, Size: r.Size}},
+			more:   []api.ToolContent{{Type: "link", URI: r.URL, Name: r.Filename, MIMEType: r.MIMEType, Size: r.Size}},
 		}, nil
 	})
 }

@@ -17,14 +17,18 @@ func readFile() (*tool, error) {
 	return define[api.ToolReadFile, api.ToolFileText](api.Tool{
 		Name: api.ToolNameReadFile, Title: "Read file",
 		Description: "Reads lines of a text file in the sandbox, each with its number. A long file is read in pieces: start_line goes on. " +
-			"Of a binary file only its size is told.",
+			"A PNG, JPEG, GIF or WebP image is shown; of other binary files only the size is told.",
 		ReadOnly: true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolReadFile) (answer, error) {
 		r, err := c.set.cfg.Sandboxes.Files.ReadLines(ctx, c.on(), a)
 		if err != nil {
 			return answer{}, err
 		}
-		return answer{text: fileText(&r), result: r}, nil
+		images, err := c.image(ctx, &r)
+		if err != nil {
+			return answer{}, err
+		}
+		return answer{text: fileText(&r), result: r, more: images}, nil
 	})
 }
 
@@ -38,6 +42,12 @@ func fileText(r *api.ToolFileText) string {
 	}
 	newline(&text)
 	switch {
+	case r.Image != nil:
+		fmt.Fprintf(&text, "[%s, %d x %d pixels, %d bytes", r.Image.MIMEType, r.Image.Width, r.Image.Height, r.Size)
+		if !r.Image.Shown {
+			fmt.Fprintf(&text, ": not shown, it has %s; make a smaller copy and read that", r.Image.Why)
+		}
+		text.WriteByte(']')
 	case r.Binary:
 		fmt.Fprintf(&text, "[binary file, %d bytes; sandbox_download_url gives the user a link to it]", r.Size)
 	case r.NextLine > 0 && r.TotalLines > 0:

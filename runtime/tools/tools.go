@@ -54,10 +54,10 @@ type call struct {
 
 // answer is what a tool made of a call.
 type answer struct {
-	text   string // for a model
-	result any    // for programs
-	links  []api.ToolContent
-	failed bool // text says how
+	text   string            // for a model
+	result any               // for programs
+	more   []api.ToolContent // links and images
+	failed bool              // text says how
 }
 
 // New makes the tools.
@@ -66,7 +66,7 @@ func New(cfg Config) (*Set, error) {
 	s.downloads.boxes = cfg.Sandboxes.Files
 	for _, defined := range []func() (*tool, error){
 		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, applyPatch,
-		s.downloadURL,
+		s.downloadURL, exposePort, listPorts, closePort,
 	} {
 		t, err := defined()
 		if err != nil {
@@ -110,7 +110,7 @@ func define[A, R any](about api.Tool, timeout time.Duration, run func(ctx contex
 		if err != nil {
 			return nil, err
 		}
-		content := append([]api.ToolContent{{Type: "text", Text: made.text}}, made.links...)
+		content := append([]api.ToolContent{{Type: "text", Text: made.text}}, made.more...)
 		return &api.ToolResult{Content: content, Structured: structured, IsError: made.failed}, nil
 	}
 	return t, nil

@@ -1497,6 +1497,8 @@ export interface Port {
   sandbox: string;
   /** what HTTP requests must have: "Authorization: Bearer TOKEN", or once "?token=TOKEN", which sets a cookie. */
   token?: string;
+  /** tool says that sandbox_expose_port has exposed it, so that sandbox_close_port may close it. */
+  tool?: boolean;
   /** for browsers, with the token; "" of a Unix socket */
   url?: string;
 }

@@ -1535,6 +1535,8 @@ class Port(_Port, total=False):
     """port is a "tcp" port of a sandbox that can be reached from the host."""
     # what HTTP requests must have: "Authorization: Bearer TOKEN", or once "?token=TOKEN", which sets a cookie.
     token: str
+    # tool says that sandbox_expose_port has exposed it, so that sandbox_close_port may close it.
+    tool: bool
     # for browsers, with the token; "" of a Unix socket
     url: str
 

@@ -58,7 +58,8 @@ func TestToolPorts(t *testing.T) {
 	if status, body := get(link.URL); status != http.StatusOK || body != "from inside" {
 		t.Errorf("%d %q", status, body)
 	}
-	if status, body := get("http://" + link.Address); status != http.StatusUnauthorized || strings.Contains(body, "inside") {
+	if status, body := get("http://" + link.Address); status != http.StatusUnauthorized ||
+		strings.Contains(body, "inside") {
 		t.Errorf("without the token: %d %q", status, body)
 	}
 
@@ -78,7 +79,8 @@ func TestToolPorts(t *testing.T) {
 		t.Errorf("closed %+v", list)
 	}
 	b.bad(t, api.ToolNameClosePort, `{"port":3000}`, api.NotFound, "no link")
-	if left, err := b.c.Ports(t.Context(), b.sandbox); err != nil || len(left) != 1 || left[0].Address != users.Address {
+	if left, err := b.c.Ports(t.Context(), b.sandbox); err != nil || len(left) != 1 ||
+		left[0].Address != users.Address {
 		t.Errorf("%+v, %v", left, err)
 	}
 	for port := range api.MaxToolPorts {
@@ -132,7 +134,8 @@ func TestToolImages(t *testing.T) {
 			continue
 		}
 		var f api.ToolFileText
-		if err := json.Unmarshal(r.Structured, &f); err != nil || !f.Binary || (f.Image != nil && f.Image.Shown) != want.shown {
+		if err := json.Unmarshal(r.Structured, &f); err != nil || !f.Binary ||
+			(f.Image != nil && f.Image.Shown) != want.shown {
 			t.Errorf("%s: %s, %v", name, r.Structured, err)
 		}
 		if want.shown && (r.Content[1].Type != "image" || r.Content[1].MIMEType != "image/png" ||

@@ -26,8 +26,9 @@ func exposePort() (*tool, error) {
 		at := slices.IndexFunc(opened, func(p api.Port) bool { return p.Port == a.Port })
 		if at < 0 {
 			if len(opened) >= api.MaxToolPorts {
-				return answer{}, api.Errorf(api.ResourceExhausted, "%d ports of the sandbox have links, which is the most",
-					len(opened)).WithHint("close one with sandbox_close_port; sandbox_list_ports lists them")
+				return answer{}, api.Errorf(api.ResourceExhausted,
+					"%d ports of the sandbox have links, which is the most", len(opened)).
+					WithHint("close one with sandbox_close_port; sandbox_list_ports lists them")
 			}
 			p, err := c.set.cfg.Sandboxes.Ports.Expose(ctx, api.PortExposeParams{Sandbox: c.sandbox, Port: a.Port,
 				Token: true, Tool: true}, nil)

@@ -21,6 +21,7 @@ type boxes struct {
 	// session is over when the session is: calls that are under way are cancelled, and nothing is made any more.
 	session context.Context
 	finish  context.CancelCauseFunc
+	wg      sync.WaitGroup // of what goes on beside calls
 
 	mu   sync.Mutex // guards what follows, also while a sandbox is made: the second call waits for it
 	c    *client.Client
@@ -28,10 +29,12 @@ type boxes struct {
 	made []string // others that were asked for
 
 	kernels hostKernels
+	asks    *asks
 }
 
 func newBoxes(cfg mcpapi.Config) *boxes {
 	b := &boxes{cfg: cfg, own: cfg.Sandbox}
+	b.asks = newAsks(b)
 	b.session, b.finish = context.WithCancelCause(context.Background())
 	if b.cfg.Spec.Scope == nil && !cfg.Keep {
 		b.cfg.Spec.Owner = api.OwnerConnection
@@ -94,6 +97,9 @@ func (b *boxes) get(ctx context.Context, ref string) (*client.Client, string, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, err := b.connected(ctx)
+	if err == nil {
+		err = b.asks.watch(ctx, c)
+	}
 	if err != nil || ref != "" {
 		return c, ref, err
 	}
@@ -117,19 +123,30 @@ func (b *boxes) create(ctx context.Context, c *client.Client, image string) (api
 	if !fetches {
 		spec.Pull = api.PullNever
 	}
-	who, err := c.Peer(ctx)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
 	var sb api.Sandbox
+	who, err := c.Peer(ctx)
+	if err == nil {
+		err = settle(ctx, c, &spec)
+	}
+	if err != nil {
+		return sb, b.explained(image, err, fetches)
+	}
 	err = hostfs.Lend(who.IDBase, spec, func(opened api.Spec, files []*os.File) (err error) {
 		sb, err = c.CreateSandbox(ctx, api.CreateParams{Spec: opened}, files, nil)
 		return err
 	})
-	if !fetches && api.ErrorCode(err) == api.NotFound {
-		err = b.notFetched(image, err)
+	if err != nil {
+		return sb, b.explained(image, err, fetches)
 	}
-	return sb, err
+	if spec.Workdir != b.cfg.Spec.Workdir && sb.Image != ownHost {
+		// Commands make the folder that they run in, tools for files do not.
+		if _, err = c.MakeFolder(ctx, api.FileMkdirParams{FileParams: api.FileParams{Sandbox: sb.ID,
+			Path: spec.Workdir}, Parents: true}); err != nil {
+			_, gone := c.Remove(context.WithoutCancel(ctx), sb.ID)
+			return sb, errors.Join(err, gone)
+		}
+	}
+	return sb, nil
 }
 
 // another makes a sandbox that the model has asked for. It has what the user gave this session and no more.
@@ -200,6 +217,7 @@ func (b *boxes) forget(id string) {
 func (b *boxes) end(ctx context.Context) error {
 	b.finish(errOver)
 	b.kernels.end()
+	b.wg.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c == nil {

@@ -27,7 +27,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx); err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
-		fmt.Fprintln(os.Stderr, "hutch-mcp:", err)
+		fmt.Fprintln(os.Stderr, "hutch-mcp:", text(err))
 		os.Exit(1)
 	}
 }

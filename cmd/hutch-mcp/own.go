@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/hutch-sh/hutch/internal/mcpapi"
 	"github.com/hutch-sh/hutch/internal/params"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -36,10 +37,38 @@ type codeArguments struct {
 	Mode *api.ExecMode `json:"mode,omitempty"`
 }
 
-// own is a tool of this server's.
-func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool,
+// box is a sandbox of the session, and sandbox_create's result.
+type box struct {
+	Sandbox string    `json:"sandbox"`
+	Image   string    `json:"image,omitempty"`
+	Workdir string    `json:"workdir,omitempty"`
+	State   api.State `json:"state,omitempty"`
+	Error   string    `json:"error,omitempty"` // why it cannot be asked for its state
+}
+
+// boxList is sandbox_list's result; the first is the session's own.
+type boxList struct {
+	Sandboxes []box `json:"sandboxes"`
+}
+
+// removed is sandbox_remove's result.
+type removed struct {
+	Sandbox string `json:"sandbox"`
+}
+
+func boxOf(sb *api.Sandbox) box {
+	return box{Sandbox: sb.ID, Image: sb.Image, Workdir: sb.Workdir, State: sb.State}
+}
+
+// own is a tool of this server's, with arguments A and results R. Where results are text alone it has no output schema:
+// a tool that has one must keep to it.
+func own[A, R any](s *mcp.Server, cfg *mcpapi.Config, t *mcp.Tool,
 	run func(ctx context.Context, b *boxes, a A) (*mcp.CallToolResult, error)) error {
+	mode := cfg.Mode
 	schema, err := params.Inline(reflect.TypeFor[A](), true)
+	if err == nil && cfg.Structured {
+		t.OutputSchema, err = params.Inline(reflect.TypeFor[R](), false)
+	}
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", t.Name, err)
 	}
@@ -58,14 +87,16 @@ func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool,
 	return nil
 }
 
-func text(format string, args ...any) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
+// said is a result as text and as an object.
+func said(result any, format string, args ...any) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}},
+		StructuredContent: result}
 }
 
 // addOwn offers the tools that are about sandboxes, and code.
-func addOwn(s *mcp.Server, mode api.ExecMode) error {
+func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 	yes, no := true, false
-	err := own(s, mode, &mcp.Tool{
+	err := own[createArguments, box](s, cfg, &mcp.Tool{
 		Name: "sandbox_create", Title: "Create sandbox",
 		Description: "Creates one more sandbox, apart from this session's own, perhaps of another image. Its id goes into the argument sandbox of the other tools.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes},
@@ -74,12 +105,12 @@ func addOwn(s *mcp.Server, mode api.ExecMode) error {
 		if err != nil {
 			return b.problem(ctx, "", err)
 		}
-		return text("%s\n[image %s, working directory %s]", sb.ID, sb.Image, sb.Workdir), nil
+		return said(boxOf(&sb), "%s\n[image %s, working directory %s]", sb.ID, sb.Image, sb.Workdir), nil
 	})
 	if err != nil {
 		return err
 	}
-	err = own(s, mode, &mcp.Tool{
+	err = own[noArguments, boxList](s, cfg, &mcp.Tool{
 		Name: "sandbox_list", Title: "List sandboxes",
 		Description: "Lists the sandboxes of this session; the first is its own, which tools use by default.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
@@ -89,23 +120,26 @@ func addOwn(s *mcp.Server, mode api.ExecMode) error {
 			return b.problem(ctx, "", err)
 		}
 		var lines strings.Builder
+		list := boxList{Sandboxes: []box{}}
 		for _, id := range b.list() {
 			sb, err := c.GetSandbox(ctx, id)
 			if err != nil {
 				fmt.Fprintf(&lines, "%s\t%v\n", id, err)
+				list.Sandboxes = append(list.Sandboxes, box{Sandbox: id, Error: err.Error()})
 				continue
 			}
 			fmt.Fprintf(&lines, "%s\t%s\t%s\n", sb.ID, sb.Image, sb.State)
+			list.Sandboxes = append(list.Sandboxes, boxOf(&sb))
 		}
 		if lines.Len() == 0 {
 			lines.WriteString("[none yet: the first tool that needs it makes one]")
 		}
-		return text("%s", lines.String()), nil
+		return said(list, "%s", lines.String()), nil
 	})
 	if err != nil {
 		return err
 	}
-	err = own(s, mode, &mcp.Tool{
+	err = own[removeArguments, removed](s, cfg, &mcp.Tool{
 		Name: "sandbox_remove", Title: "Remove sandbox",
 		Description: "Removes a sandbox of this session with all that is in it. When it is the session's own, the next call begins with a new one.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
@@ -117,12 +151,12 @@ func addOwn(s *mcp.Server, mode api.ExecMode) error {
 		if err := b.remove(ctx, a.Sandbox); err != nil {
 			return b.problem(ctx, "", err)
 		}
-		return text("removed %s", a.Sandbox), nil
+		return said(removed{a.Sandbox}, "removed %s", a.Sandbox), nil
 	})
 	if err != nil {
 		return err
 	}
-	return own(s, mode, &mcp.Tool{
+	return own[codeArguments, api.CodeResult](s, cfg, &mcp.Tool{
 		Name: "sandbox_run_code", Title: "Run code",
 		Description: "Runs a piece of code as a notebook does: Python and JavaScript keep their variables for the next call. Values, errors with their traceback, figures and " +
 			"files that were made come back.",

@@ -21,8 +21,11 @@ func (b *boxes) mayFetch(image string) bool {
 	return slices.Contains(b.cfg.Registries, host) || host == registry.DockerHub && some
 }
 
-// notFetched explains that an image is not here.
-func (b *boxes) notFetched(image string, err error) error {
+// explained says why an image that may not be fetched is not here; other errors stay as they are.
+func (b *boxes) explained(image string, err error, fetches bool) error {
+	if fetches || api.ErrorCode(err) != api.NotFound {
+		return err
+	}
 	return api.Errorf(api.PermissionDenied,
 		"image %.200q is not on this host, and this session may not fetch it from %.200s: %w", image,
 		registry.Of(image), err).

@@ -32,6 +32,9 @@ func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 		}
 		b.cfg.Spec.Network = info.Network
 	}
+	if err := b.check(ctx, c); err != nil {
+		return nil, err
+	}
 	return c.Tools(ctx)
 }
 
@@ -39,11 +42,14 @@ func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 // millisecond and 1.5 MB. Each message of a session is asked about with of first, also its first one, and handled with
 // what that returns.
 func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxes, error)) (*mcp.Server, error) {
-	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version},
-		&mcp.ServerOptions{
-			Instructions: instructions(cfg), Capabilities: &mcp.ServerCapabilities{},
-			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		})
+	o := &mcp.ServerOptions{
+		Instructions: instructions(cfg), Capabilities: &mcp.ServerCapabilities{},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if mayAsk(cfg) {
+		o.SupportedProtocolVersions = askVersions
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version}, o)
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			b, err := of(req.GetSession())
@@ -53,6 +59,9 @@ func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxe
 			ctx, cancel := context.WithCancelCause(context.WithValue(ctx, boxesKey{}, b))
 			defer cancel(nil)
 			defer context.AfterFunc(b.session, func() { cancel(context.Cause(b.session)) })()
+			if session, ok := req.GetSession().(*mcp.ServerSession); ok && method == "tools/call" {
+				defer b.asks.call(ctx, session)()
+			}
 			res, err := next(ctx, method, req)
 			if called, ok := res.(*mcp.CallToolResult); ok && called != nil && !cfg.Structured {
 				called.StructuredContent = nil
@@ -65,7 +74,7 @@ func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxe
 			return nil, err
 		}
 	}
-	if err := addOwn(s, cfg.Mode); err != nil {
+	if err := addOwn(s, cfg); err != nil {
 		return nil, err
 	}
 	addResources(s)
@@ -107,7 +116,12 @@ func instructions(cfg *mcpapi.Config) string {
 	case api.NetOpen:
 		text.WriteString("It reaches the internet, but not the user's own network. ")
 	case api.NetAllow:
-		fmt.Fprintf(&text, "It reaches these names only: %s. ", strings.Join(n.Allow, ", "))
+		if len(n.Allow) > 0 {
+			fmt.Fprintf(&text, "It reaches these names only: %s. ", strings.Join(n.Allow, ", "))
+		}
+		if n.Ask {
+			text.WriteString("When it connects to another name the user is asked, which takes a while. ")
+		}
 	default:
 		text.WriteString("It has no network. ")
 	}
@@ -202,17 +216,9 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 	if err != nil {
 		return b.problem(ctx, id, err)
 	}
-	var progress func(api.Progress)
-	if token := req.Params.GetProgressToken(); token != nil {
-		n := 0.0
-		progress = func(p api.Progress) {
-			n++
-			// of a client that is gone
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n,
-				Message: "runs as " + p.Exec})
-		}
-	}
-	r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: id, Name: name, Arguments: arguments}, progress)
+	told := newProgress(ctx, req, c)
+	r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: id, Name: name, Arguments: arguments}, told.started())
+	told.end()
 	if err != nil {
 		return b.problem(ctx, id, err)
 	}
@@ -232,7 +238,7 @@ func (b *boxes) isOver(ctx context.Context, c *client.Client, id string) bool {
 		_, _ = c.Checkpoints(ctx, id) // waits while a call is being undone, for which the sandbox is stopped
 	}
 	sb, err := c.GetSandbox(ctx, id)
-	return err == nil && sb.State != api.Running && sb.State != api.Paused && sb.State != api.Creating
+	return err == nil && isEnd(sb.State)
 }
 
 // over removes a sandbox of the session's that has ended, so that the next call gets a new one.
@@ -264,12 +270,16 @@ func (b *boxes) problem(ctx context.Context, id string, err error) (*mcp.CallToo
 
 // failed is a result that says what went wrong and what to do.
 func failed(err error) *mcp.CallToolResult {
-	text := err.Error()
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text(err)}}, IsError: true}
+}
+
+// text is what an error says, and what to do.
+func text(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) && e.Hint != "" {
-		text += "\nhint: " + e.Hint
+		return err.Error() + "\nhint: " + e.Hint
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: true}
+	return err.Error()
 }
 
 // metaCall is where a result has the id of its call, for checkpoint.restore.

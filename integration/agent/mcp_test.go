@@ -296,15 +296,18 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // mcpToken is what servers over HTTP ask for.
 const mcpToken = bearer("0123456789abcdef")
 
+func httpClient() *http.Client { return &http.Client{Transport: mcpToken} }
+
 // mcpHTTP starts a server over HTTP, and returns where it listens.
-func mcpHTTP(t testing.TB, w *world.World) (url string, cmd *exec.Cmd) {
+func mcpHTTP(t testing.TB, w *world.World, args ...string) (url string, cmd *exec.Cmd) {
 	t.Helper()
 	w.OK(t, "rpc", "system.info") // the daemon, which would keep stderr open
 	file := w.Path("token")
 	if err := os.WriteFile(file, []byte(mcpToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd = w.Command("mcp", "--http", "127.0.0.1:0", "--token-file", file, "host")
+	cmd = w.Command(slices.Concat([]string{"mcp", "--http", "127.0.0.1:0", "--token-file", file}, args,
+		[]string{"host"})...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +374,7 @@ func TestMCPHTTP(t *testing.T) {
 		t.Helper()
 		s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).
 			Connect(t.Context(), &mcp.StreamableClientTransport{
-				Endpoint: url, HTTPClient: &http.Client{Transport: mcpToken},
+				Endpoint: url, HTTPClient: httpClient(),
 			}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -380,6 +383,10 @@ func TestMCPHTTP(t *testing.T) {
 	}
 	a, b := dial(), dial()
 	a.call(t, "sandbox_write_file", false, world.Args{"path": "/tmp/mine", "content": "a"})
+	if text := a.call(t, "sandbox_run_command", false, world.Args{"command": "cat /tmp/mine"}); !strings.HasPrefix(text,
+		"a\n[") {
+		t.Errorf("%q", text)
+	}
 	if text := b.call(t, "sandbox_run_command", false,
 		world.Args{"command": "cat /tmp/mine 2>/dev/null || echo none"}); !strings.HasPrefix(text, "none\n") {
 		t.Errorf("%q", text)

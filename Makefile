@@ -123,7 +123,7 @@ $(STUB): %: %.c runtime/guest/stub/syscall.h
 
 # The packages carry the binaries: whoever installs one needs nothing else.
 BINARIES    = hutch hutchd hutch-launch hutch-init hutch-netd hutch-mcp hutch-web hutch-scan
-package: build deps-test ## build the Python wheel, with the binaries in it, and the npm packages into dist
+package: build deps-test ## build the Python wheel and the MCP bundle, with the binaries in them, and the npm packages into dist
 	$(Q)rm -rf .cache/package && mkdir -p .cache/package dist
 	$(say) PACKAGE 'dist/hutch_sandbox-*.whl'
 	$(Q)cp -R sdk/python .cache/package/python
@@ -136,6 +136,8 @@ package: build deps-test ## build the Python wheel, with the binaries in it, and
 	$(say) PACKAGE 'dist/hutch-sh-linux-*.tgz'
 	$(Q)node sdk/typescript/platform.mjs .cache/package/platform bin
 	$(Q)npm pack --silent --pack-destination dist ./.cache/package/platform >/dev/null
+	$(say) PACKAGE 'dist/{hutch-mcp-*.mcpb,server.json}'
+	$(Q)$(GO) run ./internal/build/mcpb -version $(VERSION)
 
 # Warnings are errors: of what refers to nothing. But pdoc cannot know which TypedDict has a member: none does at run time.
 REFERENCE   = dist/reference

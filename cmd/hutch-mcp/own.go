@@ -159,7 +159,7 @@ func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 	return own[codeArguments, api.CodeResult](s, cfg, &mcp.Tool{
 		Name: "sandbox_run_code", Title: "Run code",
 		Description: "Runs a piece of code as a notebook does: Python and JavaScript keep their variables for the next call. Values, errors with their traceback, figures and " +
-			"files that were made come back.",
+			"files that were made come back. /run/hutch/policy.txt says what the code may reach and write.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
 	}, func(ctx context.Context, b *boxes, a codeArguments) (*mcp.CallToolResult, error) {
 		return b.code(ctx, &a)

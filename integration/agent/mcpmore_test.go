@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -65,7 +69,8 @@ printf '\033[31mred\033]0;title\007\n'; echo bad >&2; read x </tmp/go; seq 1 100
 	}
 }
 
-// TestMCPSchemas: with --structured each tool says what its results are, and keeps to it; all have titles.
+// TestMCPSchemas: with --structured each tool says what its results are, and keeps to it; all have titles. The skill
+// tells of no other tools.
 func TestMCPSchemas(t *testing.T) {
 	t.Parallel()
 	world.Needs(t, "python3")
@@ -77,6 +82,19 @@ func TestMCPSchemas(t *testing.T) {
 	}
 	if len(tools.Tools) != 17 {
 		t.Errorf("%d tools", len(tools.Tools))
+	}
+	root, err := testenv.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	skill, err := os.ReadFile(filepath.Join(root, "docs/agents/SKILL.md"))
+	if err != nil || !strings.HasPrefix(string(skill), "---\nname: hutch-sandbox\ndescription: ") {
+		t.Errorf("the skill: %v", err)
+	}
+	for _, name := range regexp.MustCompile("`(sandbox_\\w+)`").FindAllStringSubmatch(string(skill), -1) {
+		if !slices.ContainsFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == name[1] }) {
+			t.Errorf("the skill tells of %s", name[1])
+		}
 	}
 	required := map[string][]any{}
 	for _, tool := range tools.Tools {

@@ -16,7 +16,7 @@ func runCommand() (*tool, error) {
 		Name: api.ToolNameRunCommand, Title: "Run command",
 		Description: "Runs a command in the sandbox and returns its output and exit code. A long output is cut in its middle; " +
 			"call again with exec and an offset to read the rest. With background true it returns at once, for servers. " +
-			"What the sandbox refused is said in the result, with the way to allow it.",
+			"What the sandbox refused is said in the result, with the way to allow it; /run/hutch/policy.txt says beforehand what it may reach and write.",
 		Destructive: true, OpenWorld: true,
 	}, 0, func(ctx context.Context, c *call, a api.ToolRunCommand) (answer, error) {
 		if a.OutputBytes == 0 {

@@ -20,7 +20,7 @@ func writeFile() (*tool, error) {
 	return define[api.ToolWriteFile, api.ToolWritten](api.Tool{
 		Name: api.ToolNameWriteFile, Title: "Write file",
 		Description: "Writes a file in the sandbox: makes a new one, or replaces all that is in an old one, in a single step. " +
-			"To change a part of a file use sandbox_find_replace or sandbox_apply_patch.",
+			"To change a part of a file use sandbox_find_replace or sandbox_apply_patch. /run/hutch/policy.txt says which folders can be written.",
 		Destructive: true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolWriteFile) (answer, error) {
 		w, err := c.set.cfg.Sandboxes.Files.Write(ctx, api.FileWriteParams{

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
 )
 
 // The SDK has ids of requests and progress tokens as float64 (1.8.0): the answer to 9007199254740993 says
@@ -105,11 +108,13 @@ func (w *lockedWriter) Write(message []byte) (int, error) {
 // Close leaves stdout open, as the SDK's does.
 func (w *lockedWriter) Close() error { return nil }
 
-// exactReader leaves out lines that it answers itself.
+// exactReader leaves out lines that it answers itself: also those that are no JSON, or too long, which would end the
+// session in the SDK.
 type exactReader struct {
 	in     *bufio.Reader
 	answer io.Writer
 	rest   []byte // of a line
+	broken []byte // the answer to a line that was too long, of which rest has nothing
 	err    error  // after it
 }
 
@@ -121,7 +126,14 @@ func (r *exactReader) Read(p []byte) (int, error) {
 		if r.rest, r.err = r.line(); r.err != nil && !errors.Is(r.err, io.EOF) {
 			return 0, r.err
 		}
-		if answer := inexact(r.rest); answer != nil {
+		answer := r.broken
+		if r.broken = nil; answer == nil {
+			answer = malformed(r.rest)
+		}
+		if answer == nil {
+			answer = inexact(r.rest)
+		}
+		if answer != nil {
 			r.rest = nil
 			if _, err := r.answer.Write(append(answer, '\n')); err != nil {
 				return 0, err
@@ -133,17 +145,33 @@ func (r *exactReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line is the next line, or as much of it as the SDK takes: it refuses a longer one.
+// line is the next line. Of one that is longer than the SDK takes only the answer is kept.
 func (r *exactReader) line() (line []byte, err error) {
-	for len(line) <= mcp.DefaultMaxLineLength {
+	for {
 		var part []byte
 		part, err = r.in.ReadSlice('\n')
-		line = append(line, part...)
+		switch {
+		case r.broken != nil:
+		case len(line)+len(part) > mcp.DefaultMaxLineLength:
+			r.broken = fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the message has more than %d bytes"}}`,
+				cmp.Or(jsonrpc.HeadID(line[:min(len(line), 256)]), "null"), mcp.DefaultMaxLineLength)
+			line = nil
+		default:
+			line = append(line, part...)
+		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
 	}
-	return line, nil
+}
+
+// malformed returns the answer to what is no JSON, or nested deeper than anybody reads it; nil to others.
+func malformed(line []byte) []byte {
+	if len(bytes.TrimSpace(line)) == 0 || json.Valid(line) {
+		return nil
+	}
+	return []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the line is no JSON, or nested too deeply"}}`)
 }
 
 func (r *exactReader) Close() error { return nil }

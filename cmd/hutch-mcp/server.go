@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	rpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/internal/mcpapi"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -62,6 +64,9 @@ func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxe
 			if session, ok := req.GetSession().(*mcp.ServerSession); ok && method == "tools/call" {
 				defer b.asks.call(ctx, session)()
 			}
+			if res, err := refused(req.GetParams()); res != nil || err != nil {
+				return res, err
+			}
 			res, err := next(ctx, method, req)
 			if called, ok := res.(*mcp.CallToolResult); ok && called != nil && !cfg.Structured {
 				called.StructuredContent = nil
@@ -79,6 +84,28 @@ func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxe
 	}
 	addResources(s)
 	return s, nil
+}
+
+// Bounds of a call, in bytes. The daemon takes a little more than maxArguments in one request.
+const (
+	maxName      = 128
+	maxArguments = jsonrpc.MaxLine - 64<<10
+)
+
+// refused answers calls that are too large; to others it returns nothing.
+func refused(params mcp.Params) (mcp.Result, error) {
+	p, ok := params.(*mcp.CallToolParamsRaw)
+	switch {
+	case !ok || p == nil:
+		return nil, nil
+	case len(p.Name) > maxName: // the SDK would repeat it
+		return nil, &rpc.Error{Code: rpc.CodeInvalidParams,
+			Message: fmt.Sprintf("unknown tool: its name has %d bytes, at most %d are possible", len(p.Name), maxName)}
+	case len(p.Arguments) > maxArguments:
+		return failed(api.Errorf(api.InvalidArgument, "the arguments have %d bytes, at most %d are possible",
+			len(p.Arguments), maxArguments).WithHint("write a large file in pieces, with append")), nil
+	}
+	return nil, nil
 }
 
 // boxesKey is where a handler's context has its session's boxes.

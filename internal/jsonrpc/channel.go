@@ -149,11 +149,11 @@ func (c *Channel) read() error {
 		case err == nil, errors.Is(err, ErrTooManyFDs), errors.Is(err, ErrLostFDs):
 			c.admit(line, files, err)
 		case errors.Is(err, ErrLineTooLong):
-			c.refuse(c.free(headID(line)),
+			c.refuse(c.free(HeadID(line)),
 				protocolError(CodeInvalidRequest, "Send large inputs as an fd, or in pieces.",
 					"the request line is longer than %d bytes", c.r.max.Load()))
 		case errors.Is(err, ErrBusy):
-			c.refuse(c.free(headID(line)), &Error{
+			c.refuse(c.free(HeadID(line)), &Error{
 				Code: api.ResourceExhausted.Number(), Message: "too many clients send long requests at once",
 				Data: api.ErrorData{Code: api.ResourceExhausted,
 					Hint: "Try again, or send large inputs as an fd, or in pieces."},

@@ -167,9 +167,9 @@ func marshal(v any) []byte {
 	return data
 }
 
-// headID finds the id in the first bytes of a request, so that who has sent one that is too long need not wait for
+// HeadID finds the id in the first bytes of a request, so that who has sent one that is too long need not wait for
 // ever; "" where it is not there.
-func headID(head []byte) string {
+func HeadID(head []byte) string {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
 		return ""

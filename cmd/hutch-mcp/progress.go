@@ -88,9 +88,9 @@ func (p *progress) send(message string) bool {
 }
 
 // follow sends what a command writes to a stream, until it ends. Of what comes faster than it may go out the newest is
-// sent, and how much is left out.
+// sent, and how much is left out. It begins late: of a command that ends at once the result is soon enough.
 func (p *progress) follow(exec string, stream api.Stream) {
-	for offset := int64(0); ; {
+	for offset := int64(0); p.pause(); {
 		data, from, next, err := p.read(exec, stream, offset)
 		if err != nil || len(data) == 0 { // the result says how it ended
 			return
@@ -103,7 +103,7 @@ func (p *progress) follow(exec string, stream api.Stream) {
 			text = "[stderr]\n" + text
 		}
 		offset = next
-		if !p.send(text) || !p.pause() {
+		if !p.send(text) {
 			return
 		}
 	}

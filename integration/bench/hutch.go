@@ -24,7 +24,7 @@ func (h *Host) hutchCommand() (string, error) {
 	if _, err := os.Stat(h.path("bin", "hutch")); err == nil {
 		return h.path("bin", "hutch"), nil
 	}
-	for _, name := range []string{"hutchd", "hutch-launch", "hutch-init", "hutch-netd", "hutch-scan", "hutch-web",
+	for _, name := range []string{"hutchd", "hutch-launch", "hutch-init", "hutch-netd", "hutch-scan", "hutch-web", "hutch-mcp",
 		"hutch"} {
 		from := filepath.Join(h.hutchBin, name)
 		if _, err := os.Stat(from); err != nil {

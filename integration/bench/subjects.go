@@ -44,8 +44,8 @@ func subjects() []Subject {
 		{Name: "hutch-run-pool", About: "the same, out of a pool", Setup: setupHutchRunPool},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own",
 			Setup: setupHutchPrivate},
-	}, slices.Concat(agentSubjects(), restSubjects(), guardSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(),
-		networkSubjects(), pullSubjects())...)
+	}, slices.Concat(agentSubjects(), mcpSubjects(), restSubjects(), guardSubjects(), undoSubjects(), branchSubjects(),
+		lifeSubjects(), networkSubjects(), pullSubjects())...)
 }
 
 func setupTrue(_ context.Context, h *Host) (*Prepared, error) {

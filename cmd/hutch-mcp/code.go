@@ -10,10 +10,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
 )
 
 // code runs code.
-func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult, error) {
+func (b *boxes) code(ctx context.Context, req *mcp.CallToolRequest, a *codeArguments) (*mcp.CallToolResult, error) {
 	if !b.mine(a.Sandbox) {
 		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).
 			WithHint("sandbox_list lists them")), nil
@@ -29,8 +30,11 @@ func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult
 	if err != nil {
 		return b.problem(ctx, id, err)
 	}
-	r, err := c.RunCode(ctx, api.CodeParams{Sandbox: id, Language: a.Language, Code: a.Code, Context: a.Context,
-		Fresh: a.Fresh, TimeoutS: a.TimeoutS})
+	told := newProgress(ctx, req, c)
+	r, err := client.Do(ctx, c, api.CallCodeRun, api.CodeParams{Sandbox: id, Language: a.Language, Code: a.Code,
+		Context: a.Context, Fresh: a.Fresh, TimeoutS: a.TimeoutS, Progress: told != nil},
+		client.WithProgress(told.output()))
+	told.end()
 	if err != nil {
 		if api.ErrorCode(err) == api.FailedPrecondition && b.isOver(ctx, c, id) {
 			return b.over(ctx, id)

@@ -63,7 +63,7 @@ func boxOf(sb *api.Sandbox) box {
 // own is a tool of this server's, with arguments A and results R. Where results are text alone it has no output schema:
 // a tool that has one must keep to it.
 func own[A, R any](s *mcp.Server, cfg *mcpapi.Config, t *mcp.Tool,
-	run func(ctx context.Context, b *boxes, a A) (*mcp.CallToolResult, error)) error {
+	run func(ctx context.Context, b *boxes, req *mcp.CallToolRequest, a A) (*mcp.CallToolResult, error)) error {
 	mode := cfg.Mode
 	schema, err := params.Inline(reflect.TypeFor[A](), true)
 	if err == nil && cfg.Structured {
@@ -82,7 +82,7 @@ func own[A, R any](s *mcp.Server, cfg *mcpapi.Config, t *mcp.Tool,
 		if err := params.DecodeWhole(req.Params.Arguments, &a); err != nil {
 			return failed(err), nil
 		}
-		return run(ctx, boxesOf(ctx), a)
+		return run(ctx, boxesOf(ctx), req, a)
 	})
 	return nil
 }
@@ -100,7 +100,7 @@ func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 		Name: "sandbox_create", Title: "Create sandbox",
 		Description: "Creates one more sandbox, apart from this session's own, perhaps of another image. Its id goes into the argument sandbox of the other tools.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes},
-	}, func(ctx context.Context, b *boxes, a createArguments) (*mcp.CallToolResult, error) {
+	}, func(ctx context.Context, b *boxes, _ *mcp.CallToolRequest, a createArguments) (*mcp.CallToolResult, error) {
 		sb, err := b.another(ctx, a.Image)
 		if err != nil {
 			return b.problem(ctx, "", err)
@@ -114,7 +114,7 @@ func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 		Name: "sandbox_list", Title: "List sandboxes",
 		Description: "Lists the sandboxes of this session; the first is its own, which tools use by default.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
-	}, func(ctx context.Context, b *boxes, _ noArguments) (*mcp.CallToolResult, error) {
+	}, func(ctx context.Context, b *boxes, _ *mcp.CallToolRequest, _ noArguments) (*mcp.CallToolResult, error) {
 		c, err := b.connection(ctx)
 		if err != nil {
 			return b.problem(ctx, "", err)
@@ -143,7 +143,7 @@ func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 		Name: "sandbox_remove", Title: "Remove sandbox",
 		Description: "Removes a sandbox of this session with all that is in it. When it is the session's own, the next call begins with a new one.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
-	}, func(ctx context.Context, b *boxes, a removeArguments) (*mcp.CallToolResult, error) {
+	}, func(ctx context.Context, b *boxes, _ *mcp.CallToolRequest, a removeArguments) (*mcp.CallToolResult, error) {
 		if !b.mine(a.Sandbox) || a.Sandbox == "" {
 			return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).
 				WithHint("sandbox_list lists them")), nil
@@ -151,7 +151,7 @@ func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 		if err := b.remove(ctx, a.Sandbox); err != nil {
 			return b.problem(ctx, "", err)
 		}
-		return said(removed{a.Sandbox}, "removed %s", a.Sandbox), nil
+		return said(removed(a), "removed %s", a.Sandbox), nil
 	})
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func addOwn(s *mcp.Server, cfg *mcpapi.Config) error {
 		Description: "Runs a piece of code as a notebook does: Python and JavaScript keep their variables for the next call. Values, errors with their traceback, figures and " +
 			"files that were made come back. /run/hutch/policy.txt says what the code may reach and write.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
-	}, func(ctx context.Context, b *boxes, a codeArguments) (*mcp.CallToolResult, error) {
-		return b.code(ctx, &a)
+	}, func(ctx context.Context, b *boxes, req *mcp.CallToolRequest, a codeArguments) (*mcp.CallToolResult, error) {
+		return b.code(ctx, req, &a)
 	})
 }

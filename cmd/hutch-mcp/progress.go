@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -33,7 +34,7 @@ type progress struct {
 	notify func(ctx context.Context, n float64, message string) error
 
 	ctx  context.Context // of the call; over when there is a result
-	stop context.CancelFunc
+	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // of what follows streams
 
 	mu   sync.Mutex // held while a message goes out
@@ -47,7 +48,7 @@ func newProgress(ctx context.Context, req *mcp.CallToolRequest, c *client.Client
 		return nil
 	}
 	p := &progress{c: c}
-	p.ctx, p.stop = context.WithCancel(ctx)
+	p.ctx, p.stop = context.WithCancelCause(ctx)
 	p.notify = func(ctx context.Context, n float64, message string) error {
 		return req.Session.NotifyProgress(ctx,
 			&mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: message})
@@ -68,10 +69,87 @@ func (p *progress) started() func(api.Progress) {
 	}
 }
 
+// output takes what code writes, for the messages of tell. It never waits, and keeps the newest. A nil progress wants
+// nothing.
+func (p *progress) output() func(api.Progress) {
+	if p == nil {
+		return nil
+	}
+	news := map[api.Stream]*recent{api.Stdout: {wake: make(chan struct{}, 1)},
+		api.Stderr: {wake: make(chan struct{}, 1)}}
+	for stream, r := range news {
+		p.wg.Go(func() { p.tell(stream, r) })
+	}
+	return func(a api.Progress) {
+		if r := news[a.Stream]; r != nil && a.Kind == api.ProgressOutput {
+			r.add(a.Text)
+		}
+	}
+}
+
+// recent is the newest of what was written since the last message.
+type recent struct {
+	wake chan struct{} // of capacity 1: there is something
+
+	mu   sync.Mutex // guards what follows
+	text string
+	left int64 // bytes left out before it
+}
+
+func (r *recent) add(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text += text
+	if n := len(r.text) - progressBytes; n > 0 {
+		r.text, r.left = strings.Clone(r.text[n:]), r.left+int64(n)
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *recent) take() (text string, left int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text, left = r.text, r.left
+	r.text, r.left = "", 0
+	return text, left
+}
+
+// tell sends what is recent of a stream.
+func (p *progress) tell(stream api.Stream, r *recent) {
+	for p.pause() {
+		select {
+		case <-r.wake:
+		case <-p.ctx.Done():
+			return
+		}
+		if text, left := r.take(); text != "" && !p.send(written(stream, []byte(text), left)) {
+			return
+		}
+	}
+}
+
+// written is a message with output.
+func written(stream api.Stream, data []byte, left int64) string {
+	text := plainText(data)
+	if left > 0 {
+		text = fmt.Sprintf("[%d bytes left out]\n%s", left, text)
+	}
+	if stream == api.Stderr {
+		text = "[stderr]\n" + text
+	}
+	return text
+}
+
+// errResult is why nobody is told any more.
+var errResult = errors.New("there is a result")
+
 // end returns when nothing more goes out: progress may not come after the result.
 func (p *progress) end() {
 	if p != nil {
-		p.stop()
+		p.stop(errResult)
 		p.wg.Wait()
 	}
 }
@@ -95,13 +173,7 @@ func (p *progress) follow(exec string, stream api.Stream) {
 		if err != nil || len(data) == 0 { // the result says how it ended
 			return
 		}
-		text := plainText(data)
-		if left := from - offset; left > 0 {
-			text = fmt.Sprintf("[%d bytes left out]\n%s", left, text)
-		}
-		if stream == api.Stderr {
-			text = "[stderr]\n" + text
-		}
+		text := written(stream, data, from-offset)
 		offset = next
 		if !p.send(text) {
 			return

@@ -20,8 +20,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestMCPProgress: who watches a command sees its output while it runs, bounded, and as text that does nothing to a
-// terminal; who has no token gets nothing.
+// TestMCPProgress: who watches a command or code sees its output while it runs, bounded, and as text that does nothing
+// to a terminal; who has no token gets nothing.
 func TestMCPProgress(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -55,6 +55,29 @@ printf '\033[31mred\033]0;title\007\n'; echo bad >&2; read x </tmp/go; seq 1 100
 		if strings.HasSuffix(text, "\n99999\n100000\n") {
 			break
 		}
+	}
+	goOn()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// Code too.
+	world.Needs(t, "python3")
+	p = &mcp.CallToolParams{Name: "sandbox_run_code", Arguments: world.Args{"language": "python", "code": `
+print("\033[31mbegun", flush=True)
+open("/tmp/go").read()
+print("x" * 5000 + "end", flush=True)
+open("/tmp/go").read()`}}
+	p.SetProgressToken("p2")
+	go func() {
+		_, err := c.CallTool(t.Context(), p)
+		done <- err
+	}()
+	if text := <-c.progress; text != "begun\n" {
+		t.Errorf("%q", text)
+	}
+	goOn()
+	if text := <-c.progress; !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "xend\n") || len(text) > 2100 {
+		t.Errorf("%q", text)
 	}
 	goOn()
 	if err := <-done; err != nil {

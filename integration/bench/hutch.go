@@ -24,8 +24,8 @@ func (h *Host) hutchCommand() (string, error) {
 	if _, err := os.Stat(h.path("bin", "hutch")); err == nil {
 		return h.path("bin", "hutch"), nil
 	}
-	for _, name := range []string{"hutchd", "hutch-launch", "hutch-init", "hutch-netd", "hutch-scan", "hutch-web", "hutch-mcp",
-		"hutch"} {
+	for _, name := range []string{"hutchd", "hutch-launch", "hutch-init", "hutch-netd", "hutch-scan", "hutch-web",
+		"hutch-mcp", "hutch"} {
 		from := filepath.Join(h.hutchBin, name)
 		if _, err := os.Stat(from); err != nil {
 			return "", &Unavailable{NotBuilt, err.Error(), "make build, or -hutch FOLDER"}

@@ -43,33 +43,32 @@ func (m *mine) labels(id string) (labels map[string]string, known bool) {
 	return labels, known
 }
 
-// sandboxKey is where a request's context has the record of its sandbox.
-type sandboxKey struct{}
-
 // owned finds what the path of a request names, and refuses what was not made over REST as if it were not there.
-func (s *Server) owned(r *http.Request) (*http.Request, error) {
+func (s *Server) owned(r *http.Request) error {
+	if labels, known := s.mine.labels(ref(r)); known && clientOf(r.Context()).sees(labels) {
+		return nil // the call itself says whether it is there still
+	}
 	if ref(r) != "" {
 		sb, err := s.Sandbox(r.Context(), ref(r))
 		if err != nil {
-			return r, err
+			return err
 		}
-		r = r.WithContext(context.WithValue(r.Context(), sandboxKey{}, sb))
 		r.SetPathValue("sandbox", sb.ID) // its name may be another's by the time of the next call
 	}
 	if name := r.PathValue("snapshot"); name != "" && !clientOf(r.Context()).may(GrantSandboxes) {
 		all, err := s.Snapshots(r.Context(), "")
 		if err != nil {
-			return r, err
+			return err
 		}
 		for i := range all {
 			if sn := &all[i]; sn.ID == name || sn.Name == name {
 				r.SetPathValue("snapshot", sn.ID)
-				return r, nil
+				return nil
 			}
 		}
-		return r, api.Errorf(api.NotFound, "no snapshot %q", name).WithHint("GET /snapshots lists them")
+		return api.Errorf(api.NotFound, "no snapshot %q", name).WithHint("GET /snapshots lists them")
 	}
-	return r, nil
+	return nil
 }
 
 // follows reports whether the client of a request sees events of a sandbox, which may have gone.

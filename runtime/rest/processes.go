@@ -178,10 +178,10 @@ func notRun(err error) (Result, bool) {
 
 // process finds the process of a request, which must be of its sandbox.
 func (s *Server) process(r *http.Request) (api.Exec, error) {
-	id, sb := r.PathValue("process"), found(r)
+	id := r.PathValue("process")
 	e, err := do(r.Context(), s, api.CallExecGet, api.ExecRef{Exec: id})
-	if err == nil && e.Sandbox != sb.ID {
-		err = api.Errorf(api.NotFound, "no process %q in sandbox %s", id, sb.ID).
+	if err == nil && e.Sandbox != ref(r) {
+		err = api.Errorf(api.NotFound, "no process %q in sandbox %s", id, ref(r)).
 			WithHint("GET %s/processes lists them", r.URL.Path)
 	}
 	return e, err

@@ -132,8 +132,7 @@ func (s *Server) serve(r *route, w http.ResponseWriter, req *http.Request) {
 		s.fail(w, req, err)
 		return
 	}
-	req, err := s.owned(req)
-	if err != nil {
+	if err := s.owned(req); err != nil {
 		s.fail(w, req, err)
 		return
 	}
@@ -261,13 +260,7 @@ func holdsNull(data []byte) bool {
 // ref is the id or name of the sandbox in the path of a request.
 func ref(r *http.Request) string { return r.PathValue("sandbox") }
 
-// found is the sandbox of a request as it was when that came.
-func found(r *http.Request) api.Sandbox {
-	sb, _ := r.Context().Value(sandboxKey{}).(api.Sandbox) // owned has put it there
-	return sb
-}
-
-// find returns the sandbox of a request as it is now.
+// find returns the sandbox of a request.
 func (s *Server) find(r *http.Request) (api.Sandbox, error) {
 	return do(r.Context(), s, api.CallSandboxGet, api.SandboxParams{Sandbox: ref(r)})
 }

@@ -344,7 +344,10 @@ func (s *Server) update(r *http.Request, u *SandboxUpdate) (any, error) {
 }
 
 func (s *Server) resume(r *http.Request) (any, error) {
-	sb := found(r)
+	sb, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
 	if sb.State == api.Stopped && sb.Kept {
 		return shown(do(r.Context(), s, api.CallSandboxStart, api.StartParams{Sandbox: sb.ID}))
 	}

@@ -210,7 +210,9 @@ $(LINTER): internal/tools/go.mod internal/tools/go.sum
 	$(Q)$(GO) list -C internal/tools -deps github.com/golangci/golangci-lint/v2/cmd/golangci-lint >/dev/null 2>&1 || true
 	$(Q)$(GO) build -C internal/tools -buildvcs=false -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-# Packages with C keep the names of their files in the build cache, which all checkouts share: each has its own of them.
+# Packages with C keep the names of their files in the build cache, and the linter those of what it has found in its own:
+# each checkout has its own of them, or it is told about another one's files.
+lint: export GOLANGCI_LINT_CACHE = $(CURDIR)/.cache/golangci-lint
 lint: export CGO_CFLAGS = -g -O2 -ffile-prefix-map=$(CURDIR)=.
 lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first run builds the linter: a minute or two)
 	$(say) LINT './...'

@@ -38,7 +38,7 @@ func newAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "agent [flags] TEMPLATE [-- ARGS...] | agent [flags] --attach SANDBOX",
 		Long: `Run an agent in a sandbox of its template (hutch template ls), with a copy of your folder. ARGS follow the
-template's command. At the end hutch shows how long it took, what was refused and what the agent has changed, and
+template's command; for a template without one they are it. At the end hutch shows how long it took, what was refused and what the agent has changed, and
 asks whether to apply that. Without a terminal nothing is applied but by --apply: the sandbox stays, and hutch says
 how to go on. What your own programs take instructions from (hutch config guard) is only applied by name.
 
@@ -71,7 +71,7 @@ each case the changes are kept, and --attach comes back.`,
 	fs.Lookup("timeout").Usage = "end the agent after `TIME`: seconds, or 1m30s (default: none)"
 	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the agent running, without a terminal, and print the sandbox's id")
 	fs.StringVar(&o.attach, "attach", "", "come back to the agent in `SANDBOX`, or to what it has changed")
-	fs.BoolVar(&o.apply, "apply", false, "apply the changes without a question, if the agent ends with exit code 0")
+	fs.BoolVar(&o.apply, "apply", false, "apply the changes without a question, if the agent ends with exit code 0; exit code 1 says that not all could be")
 	fs.BoolVar(&o.discard, "discard", false, "show the changes, and throw them away with the sandbox")
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox also when the changes are applied")
 	fs.Var(&o.notify, "notify",
@@ -157,6 +157,11 @@ func (o *agentFlags) runNew(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
+		own := len(t.Entrypoint)+len(t.Cmd) > 0 // or the command is the user's, and not words for the image's shell
+		if !own && len(argv) == 0 {
+			return api.Errorf(api.InvalidArgument, "template %s has no command of its own", name).WithOp("agent").
+				WithHint("give it one (cmd), or one here: hutch agent %s -- CMD", name)
+		}
 		a := &agent{flags: o, name: name, exec: newExecID(), signals: signals, out: cmd.OutOrStdout(), client: c}
 		spec, err := a.spec(t)
 		if err != nil {
@@ -167,14 +172,10 @@ func (o *agentFlags) runNew(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		a.sandbox, a.asks = sb.ID, sb.Network.Ask
-		argv := append(sb.Argv(nil, nil), argv...)
-		if len(argv) == 0 {
-			err = api.Errorf(api.InvalidArgument, "template %s has no command of its own", name).WithOp("agent").
-				WithHint("give it one (cmd), or one here: hutch agent %s -- CMD", name)
-		} else {
-			err = a.run(ctx, argv)
+		if own {
+			argv = append(sb.Argv(nil, nil), argv...)
 		}
-		if err != nil && !a.ran {
+		if err = a.run(ctx, argv); err != nil && !a.ran {
 			_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
 			return errors.Join(err, rerr)
 		}
@@ -195,6 +196,9 @@ func wholeTemplate(ctx context.Context, c *client.Client, name string) (*api.Tem
 			}
 			if t.Network.IsZero() {
 				t.Network = b.Network
+			}
+			if t.Entrypoint == nil && t.Cmd == nil {
+				t.Entrypoint, t.Cmd = b.Entrypoint, b.Cmd
 			}
 			below = b.Template
 		}
@@ -243,6 +247,10 @@ func (a *agent) spec(t *api.Template) (api.Spec, error) {
 		}
 		spec.Env[name] = value
 		passed = append(passed, name)
+	}
+	if len(passed) == 0 && len(t.PassEnv) > 0 && len(spec.Env) == 0 {
+		fmt.Fprintf(os.Stderr, "hutch: none of the variables that template %s passes on is set: %s\n", a.name,
+			strings.Join(t.PassEnv, ", "))
 	}
 	if len(passed) > 0 {
 		fmt.Fprintf(os.Stderr, "hutch: the agent gets from your environment, by its template: %s\n",
@@ -382,6 +390,10 @@ func (a *agent) toTheEnd(ctx context.Context, wait func() (*api.ExecResult, erro
 		err = waited()
 	}
 	stop()
+	cli.Regain(os.Stdout)
+	if !cli.IsTerminal(os.Stdout) {
+		cli.Regain(os.Stderr)
+	}
 	var exit *cli.Exit
 	switch {
 	case errors.As(err, &exit):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -74,11 +75,15 @@ func TestAddTo(t *testing.T) {
 
 // TestAskApply: only clear answers count, and the end of the input is none.
 func TestAskApply(t *testing.T) {
-	for in, want := range map[string]byte{"y\n": 'y', "N\n": 'n', "yes\nd\n": 'd', "": 'n', "\n\nc\n": 'c'} {
+	for in, want := range map[string]byte{"y\n": 'y', "N\n": 'n', "yes\nd\ndiscard\n": 'd', "": 'n', "\n\nc\n": 'c'} {
 		var out strings.Builder
-		if got, err := askApply(bufio.NewReader(strings.NewReader(in)), &out); got != want || err != nil {
+		if got, err := askApply(bufio.NewReader(strings.NewReader(in)), &out, true); got != want || err != nil {
 			t.Errorf("%q: %c, %v", in, got, err)
 		}
+	}
+	// What was not shown is not applied.
+	if got, err := askApply(bufio.NewReader(strings.NewReader("y\nn\n")), io.Discard, false); got != 'n' || err != nil {
+		t.Errorf("%c, %v", got, err)
 	}
 }
 

@@ -34,7 +34,12 @@ func (a *agent) finish(ctx context.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "hutch: agent %s %s\n", a.name, howEnded(a.result))
 	tellGroups(os.Stderr, w, a.name)
-	a.noticeEnd(ctx, len(d.Changes), len(w.Denials))
+	noticed := make(chan struct{}) // nobody at the terminal waits for a server
+	go func() {
+		defer close(noticed)
+		a.noticeEnd(ctx, len(d.Changes), len(w.Denials))
+	}()
+	defer func() { <-noticed }()
 	outcome := error(nil)
 	if a.result != nil {
 		outcome = cli.Outcome(a.result)
@@ -57,6 +62,9 @@ func (a *agent) finish(ctx context.Context) error {
 		return outcome
 	}
 	a.tellKept()
+	if a.flags.apply && outcome == nil { // as hutch workspace apply has it
+		return &cli.Exit{Code: 1}
+	}
 	return outcome
 }
 
@@ -92,7 +100,7 @@ func (a *agent) show(d *api.WorkspaceDiff) error {
 	if d.Truncated {
 		fmt.Fprintf(os.Stderr, "hutch: the diff is longer: hutch workspace diff %s PATH...\n", a.sandbox)
 	}
-	return printDiffStat(os.Stderr, cli.StyleFor(os.Stderr), statsOf(d.Diff), false)
+	return printDiffStat(os.Stderr, cli.StyleFor(os.Stderr), statsOf(d.Diff), d.Truncated)
 }
 
 // decide applies or throws away the changes, and reports whether nothing is left of them.
@@ -111,10 +119,15 @@ func (a *agent) decide(ctx context.Context, d *api.WorkspaceDiff, well bool) (do
 		fmt.Fprintln(os.Stderr, "hutch: nothing was applied: there is no terminal to ask at, and no --apply")
 		return false, nil
 	}
-	switch answer, err := askTerminal(ctx); {
+	if d.Truncated {
+		fmt.Fprintf(os.Stderr, "hutch: the diff is not whole, so that y is no answer: choose, or see the rest and apply it by hutch workspace apply %s\n",
+			a.sandbox)
+	}
+	switch answer, err := askTerminal(ctx, !d.Truncated); {
 	case err != nil:
 		return false, err
 	case answer == 'd':
+		fmt.Fprintln(os.Stderr, "hutch: the changes are thrown away")
 		return true, nil
 	case answer == 'y':
 		return a.applyChanges(ctx, &p)
@@ -128,8 +141,8 @@ func (a *agent) decide(ctx context.Context, d *api.WorkspaceDiff, well bool) (do
 	return false, nil
 }
 
-// askTerminal asks at the terminal what is to be done. Ctrl-C is no.
-func askTerminal(ctx context.Context) (byte, error) {
+// askTerminal asks at the terminal what is to be done, whole if all of it was shown. Ctrl-C is no.
+func askTerminal(ctx context.Context, whole bool) (byte, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
 	type result struct {
@@ -137,8 +150,9 @@ func askTerminal(ctx context.Context) (byte, error) {
 		err    error
 	}
 	got := make(chan result, 1)
+	cli.DropInput(os.Stdin) // which was typed at what the agent has shown
 	go func() {
-		answer, err := askApply(bufio.NewReader(os.Stdin), os.Stderr)
+		answer, err := askApply(bufio.NewReader(os.Stdin), os.Stderr, whole)
 		got <- result{answer, err}
 	}()
 	select {
@@ -150,12 +164,17 @@ func askTerminal(ctx context.Context) (byte, error) {
 	}
 }
 
-// askApply asks what is to be done. The end of the input is no.
-func askApply(in *bufio.Reader, out io.Writer) (byte, error) {
-	const help = "  y  apply it to your folder, but for what your own programs take instructions from\n" +
-		"  n  keep it in the sandbox\n  c  choose files, or parts of them\n  d  throw it away, with the sandbox\n"
+// askApply asks what is to be done: y, where whole, n, c or d. The end of the input is no.
+func askApply(in *bufio.Reader, out io.Writer, whole bool) (byte, error) {
+	help := "  n        keep it in the sandbox\n  c        choose files, or parts of them\n" +
+		"  discard  throw it away, with the sandbox\n"
+	letters, question := "nc", "Apply a part of this to your folder? [n,c,discard,?] "
+	if whole {
+		help = "  y        apply it to your folder, but for what your own programs take instructions from\n" + help
+		letters, question = "ync", "Apply this to your folder? [y,n,c,discard,?] "
+	}
 	for {
-		fmt.Fprint(out, "Apply this to your folder? [y,n,c,d,?] ")
+		fmt.Fprint(out, question)
 		line, err := in.ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			fmt.Fprintln(out)
@@ -164,7 +183,8 @@ func askApply(in *bufio.Reader, out io.Writer) (byte, error) {
 		if err != nil {
 			return 0, err
 		}
-		if line = strings.ToLower(strings.TrimSpace(line)); len(line) == 1 && strings.Contains("yncd", line) {
+		switch line = strings.ToLower(strings.TrimSpace(line)); {
+		case len(line) == 1 && strings.Contains(letters, line), line == "discard": // whose first letter is another question's
 			return line[0], nil
 		}
 		fmt.Fprint(out, help)

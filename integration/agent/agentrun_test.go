@@ -99,7 +99,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	untouched(t, dir)
-	if r := w.Run(t, "agent", "--attach", id, "--apply"); r.Code != 0 ||
+	if r := w.Run(t, "agent", "--attach", id, "--apply"); r.Code != 1 ||
 		!strings.Contains(r.Stderr, "not applied: CLAUDE.md") || !strings.Contains(r.Stderr, "is kept") {
 		t.Errorf("%+v", r)
 	}
@@ -206,7 +206,7 @@ func TestAgentTerminal(t *testing.T) {
 	p.Sees("begun")
 	p.Write("\n")
 	p.Sees("Apply this to your folder?")
-	p.Write("d\n")
+	p.Write("discard\n")
 	if code := world.Await(t, cmd); code != 7 || w.OK(t, "ps", "-aq") != "" {
 		t.Errorf("exit code %d: %s", code, p.Rest())
 	}

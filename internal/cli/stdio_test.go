@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -393,5 +394,40 @@ func TestPipeOwner(t *testing.T) {
 		}
 		kept.Close()
 		passed.Close()
+	}
+}
+
+// TestRegain: what was typed before a question is no answer to it, and what a program has drawn, or left unfinished, is
+// off the screen and over.
+func TestRegain(t *testing.T) {
+	master, slave := pty(t)
+	if _, err := master.WriteString("y\n"); err != nil {
+		t.Fatal(err)
+	}
+	DropInput(slave)
+	if _, err := master.WriteString("n\n"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(slave)
+	if line, err := in.ReadString('\n'); err != nil || line != "n\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 3, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
+	Regain(slave)
+	fmt.Fprintln(slave, "end")
+	out := bufio.NewReader(master)
+	var all strings.Builder
+	for !strings.Contains(all.String(), "end") {
+		line, err := out.ReadString('\n')
+		all.WriteString(line)
+		if err != nil {
+			t.Fatalf("%q: %v", all.String(), err)
+		}
+	}
+	if got := all.String(); !strings.Contains(got, "\x18\x1b\\\x1b[!p") ||
+		!strings.Contains(got, "\x1b[3;1H\r\n\r\n\r\n\x1b[1;1Hend") {
+		t.Errorf("%q", got)
 	}
 }

@@ -189,16 +189,35 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 }
 
 // home is the home of a user. Who has none in the account files gets one, /home/UID, where commands are run: programs
-// keep their settings and caches there. It stays / where none can be made, such as on a read-only root.
+// keep their settings and caches there. It stays / where none can be made, such as on a read-only root, or where /home
+// is a folder of the host's.
 func (s *server) home(c *credentials, commands bool) string {
 	if c.home != "" || c.uid == 0 || !commands {
 		return cmp.Or(c.home, "/")
 	}
-	dir := fmt.Sprintf("/home/%d", c.uid)
-	if err := makeCwd(dir, c, s.asked.Rules()); err != nil {
+	const above = "/home"
+	dir := fmt.Sprintf("%s/%d", above, c.uid)
+	err := makeCwd(above, &credentials{}, s.asked.Rules()) // stays root's, like others' homes in it
+	if err == nil && !onRoot(above) {
+		return "/"
+	}
+	if err == nil {
+		err = makeCwd(dir, c, s.asked.Rules())
+	}
+	if err != nil {
 		return "/"
 	}
 	return dir
+}
+
+// onRoot reports whether a path leads to the file system that / is on.
+func onRoot(path string) bool {
+	var root, at unix.Statx_t
+	const mask = unix.STATX_MNT_ID
+	if unix.Statx(unix.AT_FDCWD, "/", 0, mask, &root) != nil || unix.Statx(unix.AT_FDCWD, path, 0, mask, &at) != nil {
+		return false
+	}
+	return root.Mask&at.Mask&mask != 0 && root.Mnt_id == at.Mnt_id
 }
 
 // maxArg is how long one argument can be, without the NUL at its end: MAX_ARG_STRLEN of the kernel, 32 pages

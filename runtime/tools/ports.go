@@ -19,6 +19,8 @@ func exposePort() (*tool, error) {
 			"Give it to the user; it cannot be reached from the sandbox. It is good until sandbox_close_port or the end of the sandbox.",
 		Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolExposePort) (answer, error) {
+		c.set.exposing.Lock()
+		defer c.set.exposing.Unlock()
 		opened, err := c.opened(ctx)
 		if err != nil {
 			return answer{}, err

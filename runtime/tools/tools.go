@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
@@ -31,6 +32,8 @@ type Set struct {
 	cfg       Config
 	list      []*tool
 	downloads downloads
+	// exposing is held while a port is exposed, so that there are no more than may be.
+	exposing sync.Mutex
 }
 
 // tool is one of them.

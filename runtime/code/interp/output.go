@@ -26,6 +26,7 @@ type output struct {
 	// Each stream has a goroutine.
 	kept  [2]excerpt
 	tail  [2][]byte // read, and perhaps the beginning of a mark
+	seen  [2]int    // bytes of the tail, from a mark on, in which there is no end of a line
 	done  [2]bool
 	cut   [2]bool
 	told  [2]excerpt // head is what waits for the rest of a character, total what was told
@@ -98,8 +99,12 @@ func (o *output) followOne(ctx context.Context, execs Execs, i int) error {
 func (o *output) take(i int, data []byte) error {
 	buf := append(o.tail[i], data...)
 	mark := []byte("\x1e" + o.k.token)
-	for {
-		at := bytes.Index(buf, mark)
+	seen := o.seen[i]
+	for o.seen[i] = 0; ; seen = 0 {
+		at := 0
+		if seen == 0 {
+			at = bytes.Index(buf, mark)
+		}
 		if at < 0 {
 			// Its beginning may be at the end.
 			keep := bytes.LastIndexByte(buf[max(0, len(buf)-len(mark)+1):], mark[0])
@@ -112,15 +117,19 @@ func (o *output) take(i int, data []byte) error {
 			o.tail[i] = append([]byte(nil), buf[keep:]...)
 			return nil
 		}
-		end := bytes.IndexByte(buf[at:], '\n')
+		end := bytes.IndexByte(buf[at+seen:], '\n')
 		if end < 0 {
 			if len(buf)-at > maxReply {
 				return errSilent
 			}
 			o.keep(i, buf[:at])
-			o.tail[i] = append([]byte(nil), buf[at:]...)
+			if at > 0 {
+				buf = append([]byte(nil), buf[at:]...)
+			}
+			o.tail[i], o.seen[i] = buf, len(buf) // each byte is looked at once, however slowly they come
 			return nil
 		}
+		end += seen
 		o.keep(i, buf[:at])
 		mine, err := o.marked(i, buf[at+len(mark):at+end])
 		if err != nil {

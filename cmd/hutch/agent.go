@@ -38,9 +38,9 @@ func newAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "agent [flags] TEMPLATE [-- ARGS...] | agent [flags] --attach SANDBOX",
 		Long: `Run an agent in a sandbox of its template (hutch template ls), with a copy of your folder. ARGS follow the
-template's command; for a template without one they are it. At the end hutch shows how long it took, what was refused and what the agent has changed, and
-asks whether to apply that. Without a terminal nothing is applied but by --apply: the sandbox stays, and hutch says
-how to go on. What your own programs take instructions from (hutch config guard) is only applied by name.
+template's command, or are the command of a template that has none. At the end hutch shows how long it took, what was
+refused and what the agent has changed, and asks whether to apply that. Without a terminal nothing is applied but by
+--apply: the sandbox stays, and hutch says how to go on. What your own programs take instructions from (hutch config guard) is only applied by name.
 
 The agent gets your terminal if there is one; ctrl-p ctrl-q leaves it running. Without one its input is empty. It gets
 the variables that its template names, such as an API key, from your environment, and those of -e.
@@ -71,7 +71,7 @@ each case the changes are kept, and --attach comes back.`,
 	fs.Lookup("timeout").Usage = "end the agent after `TIME`: seconds, or 1m30s (default: none)"
 	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the agent running, without a terminal, and print the sandbox's id")
 	fs.StringVar(&o.attach, "attach", "", "come back to the agent in `SANDBOX`, or to what it has changed")
-	fs.BoolVar(&o.apply, "apply", false, "apply the changes without a question, if the agent ends with exit code 0; exit code 1 says that not all could be")
+	fs.BoolVar(&o.apply, "apply", false, "apply the changes without a question, if the agent ends with exit code 0; exit code 1: not all could be applied")
 	fs.BoolVar(&o.discard, "discard", false, "show the changes, and throw them away with the sandbox")
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox also when the changes are applied")
 	fs.Var(&o.notify, "notify",
@@ -172,10 +172,11 @@ func (o *agentFlags) runNew(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		a.sandbox, a.asks = sb.ID, sb.Network.Ask
+		words := argv
 		if own {
-			argv = append(sb.Argv(nil, nil), argv...)
+			words = append(sb.Argv(nil, nil), argv...)
 		}
-		if err = a.run(ctx, argv); err != nil && !a.ran {
+		if err = a.run(ctx, words); err != nil && !a.ran {
 			_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
 			return errors.Join(err, rerr)
 		}
@@ -184,7 +185,7 @@ func (o *agentFlags) runNew(cmd *cobra.Command, args []string) error {
 	return interrupted(ctx, err)
 }
 
-// wholeTemplate is a template with what it has of the one that it begins with: variables and network.
+// wholeTemplate is a template with what it has of the one that it begins with: variables, network and command.
 func wholeTemplate(ctx context.Context, c *client.Client, name string) (*api.Template, error) {
 	t, err := c.Template(ctx, name)
 	below := t.Template

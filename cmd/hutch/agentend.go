@@ -97,11 +97,14 @@ func (a *agent) show(d *api.WorkspaceDiff) error {
 	if err := showDiff(out, d.Diff); err != nil {
 		return err
 	}
-	if d.Truncated {
+	if !isWhole(d) {
 		fmt.Fprintf(os.Stderr, "hutch: the diff is longer: hutch workspace diff %s PATH...\n", a.sandbox)
 	}
-	return printDiffStat(os.Stderr, cli.StyleFor(os.Stderr), statsOf(d.Diff), d.Truncated)
+	return printDiffStat(os.Stderr, cli.StyleFor(os.Stderr), statsOf(d.Diff), !isWhole(d))
 }
+
+// isWhole reports whether a diff shows all that has changed.
+func isWhole(d *api.WorkspaceDiff) bool { return !d.Truncated && d.Next == "" }
 
 // decide applies or throws away the changes, and reports whether nothing is left of them.
 func (a *agent) decide(ctx context.Context, d *api.WorkspaceDiff, well bool) (done bool, err error) {
@@ -119,11 +122,11 @@ func (a *agent) decide(ctx context.Context, d *api.WorkspaceDiff, well bool) (do
 		fmt.Fprintln(os.Stderr, "hutch: nothing was applied: there is no terminal to ask at, and no --apply")
 		return false, nil
 	}
-	if d.Truncated {
+	if !isWhole(d) {
 		fmt.Fprintf(os.Stderr, "hutch: the diff is not whole, so that y is no answer: choose, or see the rest and apply it by hutch workspace apply %s\n",
 			a.sandbox)
 	}
-	switch answer, err := askTerminal(ctx, !d.Truncated); {
+	switch answer, err := askTerminal(ctx, isWhole(d)); {
 	case err != nil:
 		return false, err
 	case answer == 'd':

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
@@ -87,6 +88,25 @@ func TestToolPorts(t *testing.T) {
 		b.good(t, api.ToolNameExposePort, fmt.Sprintf(`{"port":%d}`, 4000+port), nil)
 	}
 	b.bad(t, api.ToolNameExposePort, `{"port":5000}`, api.ResourceExhausted, "sandbox_close_port")
+	// Nor are there more when they are asked for at once.
+	for port := range 4 {
+		b.good(t, api.ToolNameClosePort, fmt.Sprintf(`{"port":%d}`, 4000+port), nil)
+	}
+	var together sync.WaitGroup
+	for port := range 30 {
+		together.Go(func() { b.call(t, api.ToolNameExposePort, fmt.Sprintf(`{"port":%d}`, 6000+port)) })
+	}
+	together.Wait()
+	links := 0
+	b.good(t, api.ToolNameListPorts, `{}`, &list)
+	for _, p := range list.Ports {
+		if p.Tool {
+			links++
+		}
+	}
+	if links > api.MaxToolPorts || links <= api.MaxToolPorts-4 {
+		t.Errorf("%d links, of at most %d", links, api.MaxToolPorts)
+	}
 	for _, arguments := range []string{`{"port":0}`, `{"port":65536}`, `{}`, `{"port":80,"address":"0.0.0.0:80"}`,
 		`{"port":80,"tool":true}`} {
 		b.bad(t, api.ToolNameExposePort, arguments, api.InvalidArgument)

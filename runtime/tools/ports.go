@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -19,17 +20,17 @@ func exposePort() (*tool, error) {
 			"Give it to the user; it cannot be reached from the sandbox. It is good until sandbox_close_port or the end of the sandbox.",
 		Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolExposePort) (answer, error) {
-		c.set.exposing.Lock()
-		defer c.set.exposing.Unlock()
+		others, done := c.set.exposing.begin(c.sandbox)
+		defer done()
 		opened, err := c.opened(ctx)
 		if err != nil {
 			return answer{}, err
 		}
 		at := slices.IndexFunc(opened, func(p api.Port) bool { return p.Port == a.Port })
 		if at < 0 {
-			if len(opened) >= api.MaxToolPorts {
+			if len(opened)+others >= api.MaxToolPorts {
 				return answer{}, api.Errorf(api.ResourceExhausted,
-					"%d ports of the sandbox have links, which is the most", len(opened)).
+					"%d ports of the sandbox have links, or are about to, which is the most", len(opened)+others).
 					WithHint("close one with sandbox_close_port; sandbox_list_ports lists them")
 			}
 			p, err := c.set.cfg.Sandboxes.Ports.Expose(ctx, api.PortExposeParams{Sandbox: c.sandbox, Port: a.Port,
@@ -104,6 +105,31 @@ func closePort() (*tool, error) {
 		}
 		return answer{text: fmt.Sprintf("closed the link to port %d", a.Port), result: r}, nil
 	})
+}
+
+// exposing counts, by sandbox, the calls that may be about to expose a port: what is looked at before a port is exposed
+// says nothing of them.
+type exposing struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// begin counts one more, until done is called, and returns how many others there are.
+func (e *exposing) begin(sandbox string) (others int, done func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.n == nil {
+		e.n = map[string]int{}
+	}
+	others = e.n[sandbox]
+	e.n[sandbox]++
+	return others, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.n[sandbox]--; e.n[sandbox] == 0 {
+			delete(e.n, sandbox)
+		}
+	}
 }
 
 // opened are the ports that tools have exposed.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
@@ -32,8 +31,7 @@ type Set struct {
 	cfg       Config
 	list      []*tool
 	downloads downloads
-	// exposing is held while a port is exposed, so that there are no more than may be.
-	exposing sync.Mutex
+	exposing  exposing
 }
 
 // tool is one of them.

@@ -39,7 +39,7 @@ type fileStep struct {
 	at       int // AT_* flags, 0 for none: no call has them first
 }
 
-// fileCalls are those whose Supervisor are reported in debug mode. Not execve: between fork and the stub PID 1 makes
+// fileCalls are those whose refusals are reported in debug mode. Not execve: between fork and the stub PID 1 makes
 // that call itself in vfork, and its Go runtime may be waiting for it with everything stopped.
 var fileCalls = map[uint32][]fileStep{
 	unix.SYS_OPENAT:    {{need: needOpen, dir: 0, path: 1, flags: 2}},

@@ -11,7 +11,7 @@ import (
 )
 
 // madeList has the folders that have become repositories since hutchd asked last. Its room is its own: no number of
-// Supervisor, however fast and whatever their paths, takes any of it. What there is no room for is said to be more.
+// refusals, however fast and whatever their paths, takes any of it. What there is no room for is said to be more.
 type madeList struct {
 	mu     sync.Mutex
 	fresh  madePaths
